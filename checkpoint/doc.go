@@ -1,0 +1,2 @@
+// Package checkpoint commits input positions, state and output together.
+package checkpoint

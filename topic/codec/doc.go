@@ -1,0 +1,2 @@
+// Package codec turns typed keys and values into bytes and back.
+package codec

@@ -1,0 +1,2 @@
+// Package topic gives partitions a type: topics, producers, consumers.
+package topic

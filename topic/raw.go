@@ -1,0 +1,17 @@
+package topic
+
+import "github.com/thalweg/thalweg/log"
+
+// The log's own types, for packages that sit on topics and read partitions batch by batch.
+type (
+	TopicPartition = log.TopicPartition
+	PartitionID    = log.PartitionID
+	LogOffset      = log.Offset
+	LogPosition    = log.Position
+	LogPartition   = log.Partition
+	LogReader      = log.Reader
+	Batch          = log.Batch
+	RecordIterator = log.RecordIterator
+	BatchBuilder   = log.BatchBuilder
+	Header         = log.Header
+)
