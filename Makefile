@@ -1,0 +1,44 @@
+# The commands of this repository. Every one of them works on a machine that has
+# Go and nothing else (the race detector needs a C compiler too).
+
+export GOTOOLCHAIN := go1.27.3
+
+# Where `make run` keeps its node, and what it passes to the program, as in
+# `make run ARGS="-crash"`.
+DIR  ?= run/flights
+ARGS ?=
+
+.PHONY: run test lint race fuzz crash bench examples ci clean help
+
+help: ## list the commands
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+
+run: ## the main job: real events in, exact window counts out
+	go run ./examples/flights -dir $(DIR) $(ARGS)
+
+test: ## the whole suite, in minutes
+	go test -timeout 10m ./...
+
+lint: ## vet, staticcheck, gofmt
+	bash .ci/run vet staticcheck gofmt
+
+race: ## the suite under the race detector, with reduced counts
+	bash .ci/run race
+
+fuzz: ## ten seconds of each fuzz target (FUZZTIME=1m for more)
+	bash .ci/run fuzz
+
+crash: ## the crash tests with raised counts
+	bash .ci/run crash
+
+examples: ## every example, from an empty directory
+	bash .ci/run examples
+
+bench: ## the benchmarks, each beside its floor
+	go test -run '^$$' -bench . -benchmem ./bench
+
+ci: ## all that a change has to pass
+	bash .ci/run
+
+clean: ## forget what runs and builds left behind
+	rm -rf run bin

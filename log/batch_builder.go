@@ -1,0 +1,161 @@
+package log
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// BatchBuilder encodes records into one record batch (Kafka message format v2).
+// It reuses its buffer: steady state allocates nothing. Not for concurrent use.
+// The zero value is an empty builder.
+type BatchBuilder struct {
+	buf      []byte // header, filled in by Finish, and records
+	count    int32
+	baseTime int64 // of the first record
+	maxTime  int64
+	err      error // first record refused; set until Reset
+}
+
+// Add appends a record. key and value are copied; nil means absent. A record that
+// makes the batch exceed what its format can say (a record of 1 GiB, a batch of
+// 2 GiB) is not added: the builder then keeps the error Err returns until Reset.
+func (b *BatchBuilder) Add(timeMs int64, key, value []byte, headers []Header) {
+	if b.err != nil {
+		return
+	}
+	if len(b.buf) == 0 {
+		b.start()
+	}
+	if b.count == 0 {
+		b.baseTime, b.maxTime = timeMs, timeMs
+	}
+	// The difference may wrap around; the reader's sum wraps back.
+	timeDelta := timeMs - b.baseTime
+	length := recordLength(timeDelta, b.count, key, value, headers)
+	size := int64(len(b.buf)) + length + int64(varintLen(length))
+	if length > maxRecordBytes || size > maxBatchTotalBytes || b.count == math.MaxInt32 {
+		b.refuse(length, size)
+		return
+	}
+
+	at := len(b.buf)
+	if size > int64(cap(b.buf)) {
+		b.buf = slices.Grow(b.buf, int(size)-at)
+	}
+	buf := b.buf[:size]
+	at = putVarint(buf, at, length)
+	buf[at] = 0 // attributes
+	at = putVarint(buf, at+1, timeDelta)
+	at = putVarint(buf, at, int64(b.count))
+	at = putBytes(buf, at, key)
+	at = putBytes(buf, at, value)
+	at = putVarint(buf, at, int64(len(headers)))
+	for i := range headers {
+		at = putVarint(buf, at, int64(len(headers[i].Key)))
+		at += copy(buf[at:], headers[i].Key)
+		at = putBytes(buf, at, headers[i].Value)
+	}
+	b.buf = buf
+	b.count++
+	b.maxTime = max(b.maxTime, timeMs)
+}
+
+// Len is the number of records added since Reset.
+func (b *BatchBuilder) Len() int { return int(b.count) }
+
+// Size is the encoded size in bytes of what was added, the batch header included.
+func (b *BatchBuilder) Size() int { return max(len(b.buf), batchHeaderBytes) }
+
+// SizeWith is what Size would be after Add of this record.
+func (b *BatchBuilder) SizeWith(timeMs int64, key, value []byte, headers []Header) int64 {
+	timeDelta := timeMs - b.baseTime
+	if b.count == 0 {
+		timeDelta = 0
+	}
+	length := recordLength(timeDelta, b.count, key, value, headers)
+	return int64(b.Size()) + length + int64(varintLen(length))
+}
+
+// Err is why a record was refused, matching ErrTooLarge, or nil.
+func (b *BatchBuilder) Err() error { return b.err }
+
+// Reset empties the builder and keeps its buffer.
+func (b *BatchBuilder) Reset() {
+	*b = BatchBuilder{buf: b.buf[:0]}
+}
+
+// Finish fills in header and checksum and returns the encoded batch with base
+// offset 0 and leader epoch -1. It is valid until the next Add, Finish or Reset.
+// Finish may be called again with another producer: the records are not encoded
+// anew. An empty builder, or one with an error, has no batch: Finish returns nil.
+func (b *BatchBuilder) Finish(p Producer) []byte {
+	if b.count == 0 || b.err != nil {
+		return nil
+	}
+	var attributes uint16
+	if p.Transactional {
+		attributes |= attrTransactional
+	}
+	return b.finish(p, attributes)
+}
+
+// finish is Finish with the attributes given.
+func (b *BatchBuilder) finish(p Producer, attributes uint16) []byte {
+	if p.ID == NoProducer {
+		p.Epoch, p.Sequence = noProducerEpoch, noSequence
+	}
+	h := b.buf[:batchHeaderBytes]
+	stamp(h, 0, -1)
+	binary.BigEndian.PutUint32(h[atBatchLength:], uint32(len(b.buf)-lengthExcludes))
+	h[atMagic] = magicV2
+	binary.BigEndian.PutUint16(h[atAttributes:], attributes)
+	binary.BigEndian.PutUint32(h[atLastOffsetDelta:], uint32(b.count-1))
+	binary.BigEndian.PutUint64(h[atBaseTimestamp:], uint64(b.baseTime))
+	binary.BigEndian.PutUint64(h[atMaxTimestamp:], uint64(b.maxTime))
+	binary.BigEndian.PutUint64(h[atProducerID:], uint64(p.ID))
+	binary.BigEndian.PutUint16(h[atProducerEpoch:], uint16(p.Epoch))
+	binary.BigEndian.PutUint32(h[atBaseSequence:], uint32(p.Sequence))
+	binary.BigEndian.PutUint32(h[atRecordCount:], uint32(b.count))
+	binary.BigEndian.PutUint32(h[atChecksum:], batchChecksum(b.buf))
+	return b.buf
+}
+
+// start makes room for the header.
+func (b *BatchBuilder) start() {
+	b.buf = slices.Grow(b.buf, batchHeaderBytes)[:batchHeaderBytes]
+}
+
+func (b *BatchBuilder) refuse(length, size int64) {
+	b.err = fmt.Errorf("%w: record %d of %d bytes makes a batch of %d; the format holds records of %d, batches of %d",
+		ErrTooLarge, b.count, length, size, maxRecordBytes, maxBatchTotalBytes)
+}
+
+// recordLength is the value of a record's length field. It may exceed the limits
+// but does not overflow.
+func recordLength(timeDelta int64, offsetDelta int32, key, value []byte, headers []Header) int64 {
+	n := int64(1+varintLen(timeDelta)+varintLen(int64(offsetDelta))+varintLen(int64(len(headers)))) +
+		bytesLength(key) + bytesLength(value)
+	for i := range headers {
+		if n > maxRecordBytes {
+			break // too large already; headers that share memory could still overflow the sum
+		}
+		n += int64(varintLen(int64(len(headers[i].Key)))+len(headers[i].Key)) + bytesLength(headers[i].Value)
+	}
+	return n
+}
+
+// bytesLength is the encoded length of a field with its length before it.
+func bytesLength(field []byte) int64 {
+	return int64(varintLen(int64(len(field))) + len(field)) // of the -1 of nil, too, it is 1
+}
+
+func putBytes(b []byte, i int, field []byte) int {
+	if field == nil {
+		b[i] = 1 // -1, zig-zag coded
+		return i + 1
+	}
+	i = putVarint(b, i, int64(len(field)))
+	return i + copy(b[i:], field)
+}
