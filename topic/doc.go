@@ -1,2 +1,36 @@
-// Package topic gives partitions a type: topics, producers, consumers.
+// Package topic gives the partitions of a log a type: a [Topic] names the two
+// codecs of its keys and values, a [Producer] writes typed records, [Read] and
+// its relatives iterate over them.
+//
+// A Topic is a plain value. Declaring one never fails and touches no log; what
+// is wrong with a declaration is kept and returned by Topic.Err and by whatever
+// uses the topic first.
+//
+// # What a producer promises
+//
+// Send returns when its record is as durable as the topic's sync policy asks.
+// Every producer is idempotent: it has a producer id of its own and numbers its
+// records per partition, so none is ever stored twice. Records that one
+// goroutine sends to one partition are stored in the order of its calls. An
+// error is definite (the record is not in the log and never will be) unless it
+// matches [ErrUnknown].
+//
+// # What a reader sees
+//
+// Unless the topic is declared Uncommitted, only committed records below the
+// last stable offset. The order within a partition is the log's; partitions
+// take turns batch by batch. After an error an iterator ends.
+//
+// # Invariants
+//
+//	records of a batch written  = the records added to it, in order
+//	batches in flight           <= 1 per partition and producer
+//	sequence of the next batch  = number of records written so far (modulo 2^31)
+//	memory of batches not done  <= ProducerOptions.MemoryBytes
+//
+// # Lock order
+//
+// A partitionQueue's mu is a leaf: under it nothing is awaited, written,
+// encoded by a codec or called back. The same goes for sender.mu; the two are
+// never held together.
 package topic

@@ -1,0 +1,93 @@
+package topic
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/thalweg/thalweg/log"
+)
+
+var (
+	// ErrUnknown is matched by an error after which the records may be in the
+	// log all the same, now or later. Any other error of a producer means that
+	// they are not.
+	ErrUnknown = errors.New("topic: outcome unknown")
+
+	// ErrClosed is returned by the methods of a closed producer.
+	ErrClosed = errors.New("topic: producer is closed")
+
+	// ErrNoKey is matched where a record has no key and one is needed: to
+	// delete, and for a topic with its own PartitionBy.
+	ErrNoKey = errors.New("topic: record has no key")
+)
+
+// CodecError reports a key or value that its codec could not encode or decode.
+type CodecError struct {
+	Topic     string
+	Partition int    // -1 while encoding
+	Offset    int64  // -1 while encoding
+	Part      string // "key" or "value"
+	Type      string // the Go type
+	Err       error  // what the codec returned
+}
+
+func (e *CodecError) Error() string {
+	if e.Offset < 0 {
+		return fmt.Sprintf("topic %q: encode %s of type %s: %v", e.Topic, e.Part, e.Type, e.Err)
+	}
+	return fmt.Sprintf("topic %q: decode %s of type %s at partition %d, offset %d: %v",
+		e.Topic, e.Part, e.Type, e.Partition, e.Offset, e.Err)
+}
+
+func (e *CodecError) Unwrap() error { return e.Err }
+
+// OffsetError reports a position outside of what a partition holds. It matches
+// log.ErrOffsetOutOfRange.
+type OffsetError struct {
+	Partition  TopicPartition
+	Offset     LogOffset
+	Start, End LogOffset // both are valid positions
+}
+
+func (e *OffsetError) Error() string {
+	return fmt.Sprintf("topic: offset %d of %s is out of range [%d, %d]", e.Offset, e.Partition, e.Start, e.End)
+}
+
+// Is makes the error match log.ErrOffsetOutOfRange.
+func (e *OffsetError) Is(target error) bool { return target == log.ErrOffsetOutOfRange }
+
+// TooLargeError reports a record that no batch can hold. It matches
+// log.ErrTooLarge.
+type TooLargeError struct {
+	Topic       string
+	Size, Limit int // bytes, encoded
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("topic %q: a record of %d bytes exceeds the limit of %d bytes", e.Topic, e.Size, e.Limit)
+}
+
+// Is makes the error match log.ErrTooLarge.
+func (e *TooLargeError) Is(target error) bool { return target == log.ErrTooLarge }
+
+// FlushError tells how many queued records failed since the last Flush.
+type FlushError struct {
+	Failed  int   // records
+	First   error // of the first that failed
+	unknown bool  // one of them at least matched ErrUnknown
+}
+
+func (e *FlushError) Error() string {
+	if e.Failed == 1 {
+		return fmt.Sprintf("topic: a queued record failed: %v", e.First)
+	}
+	return fmt.Sprintf("topic: %d queued records failed, the first: %v", e.Failed, e.First)
+}
+
+// Unwrap returns the first failure and, where any outcome is unknown, ErrUnknown.
+func (e *FlushError) Unwrap() []error {
+	if e.unknown {
+		return []error{e.First, ErrUnknown}
+	}
+	return []error{e.First}
+}

@@ -1,0 +1,320 @@
+package topic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/thalweg/thalweg/log"
+)
+
+// want says what the caller of add wants to know of its record.
+type want struct {
+	wait bool         // it waits for the outcome: the batch does not linger
+	done func(Result) // called with the result, unless nil
+}
+
+// ticket is a record's place: number index of the batch with that outcome.
+type ticket struct {
+	outcome   *outcome // nil unless want.wait
+	partition int
+	index     int32
+}
+
+// partitionQueue collects a producer's records of one partition in batches and
+// writes them in order, one batch at a time. While one is in flight the next
+// fills up, so the slower the disk, the larger the batches.
+type partitionQueue struct {
+	s         *sender
+	partition *log.Partition
+	name      TopicPartition
+	wake      chan struct{} // one token: the writer has something to look at
+
+	mu      sync.Mutex      // guards the fields below; a leaf
+	open    *pendingBatch   // being filled; nil or not empty
+	serial  uint32          // of open or, while nil, of the batch to come
+	full    []*pendingBatch // closed before open, oldest first
+	flying  *pendingBatch   // with the writer
+	hurried bool            // open is not to linger
+	running bool            // the writer has been started
+	closed  bool
+	failed  error // a *queueError no batch can get past; set once, by the writer
+
+	sequence int32 // of the next batch's first record; the writer's alone
+}
+
+// anySerial is for records whose partition is given, whatever batch is open.
+const anySerial = -1
+
+// errBatchClosed says that the batch a record without key was meant for is full
+// or gone.
+var errBatchClosed = errors.New("topic: batch is closed")
+
+// queueError is why a queue takes no more records.
+type queueError struct {
+	partition TopicPartition
+	err       error
+}
+
+func (e *queueError) Error() string {
+	return fmt.Sprintf("topic: produce to %s: %v", e.partition, e.err)
+}
+func (e *queueError) Unwrap() error { return e.err }
+
+func newPartitionQueue(s *sender, p *log.Partition) *partitionQueue {
+	return &partitionQueue{s: s, partition: p, name: p.Name(), wake: make(chan struct{}, 1)}
+}
+
+// add appends e to the batch being filled or, where it is full, to a new one,
+// for which it may wait. With a serial other than anySerial it adds to the batch
+// of that number alone, or returns errBatchClosed.
+func (q *partitionQueue) add(ctx context.Context, e *entry, w want, serial int64) (ticket, error) {
+	size := e.maxSize()
+	var spare *pendingBatch // acquired while mu was released
+	q.mu.Lock()
+	for {
+		err := q.admitLocked(size, serial)
+		if err == nil && q.open == nil && spare != nil {
+			q.open, spare = spare, nil
+			q.open.opened = time.Now()
+		}
+		if err == nil && q.open == nil {
+			q.mu.Unlock()
+			if spare, err = q.s.acquire(ctx, size); err != nil {
+				return ticket{}, fmt.Errorf("topic: produce to %s: wait for memory: %w", q.name, err)
+			}
+			q.mu.Lock()
+			continue
+		}
+		var t ticket
+		if err == nil {
+			t = q.appendLocked(e, w)
+		}
+		q.mu.Unlock()
+		if spare != nil { // somebody else has opened a batch meanwhile, or this one may not be
+			q.s.release(spare)
+		}
+		return t, err
+	}
+}
+
+// admitLocked closes the open batch if it has no room for size bytes, and
+// returns why a record may not be added, if so.
+func (q *partitionQueue) admitLocked(size int, serial int64) error {
+	switch {
+	case q.closed:
+		return ErrClosed
+	case q.failed != nil:
+		return q.failed
+	case q.open != nil && !q.open.fits(size, q.s.opts.BatchBytes):
+		q.full = append(q.full, q.open)
+		q.open = nil
+		q.serial++
+		q.signal()
+	}
+	if serial != anySerial && serial != int64(q.serial) {
+		return errBatchClosed
+	}
+	return nil
+}
+
+// appendLocked adds e to the open batch and wakes the writer if it has to know.
+func (q *partitionQueue) appendLocked(e *entry, w want) ticket {
+	b := q.open
+	t := ticket{partition: int(q.name.Partition), index: int32(b.builder.Len())}
+	b.builder.Add(e.time, e.key, e.value, e.headers)
+	if w.wait {
+		t.outcome = b.awaited()
+	} else {
+		b.queued++
+	}
+	if w.done != nil {
+		b.callbacks = append(b.callbacks, callback{f: w.done, index: t.index, time: e.time})
+	}
+	if !q.hurried && (w.wait || q.s.waiting.Load() > 0) {
+		q.hurried = true
+		q.signal()
+	} else if t.index == 0 {
+		q.signal()
+	}
+	if !q.running {
+		q.running = true
+		q.s.writers.Go(q.run)
+	}
+	return t
+}
+
+// signal lets the writer look again. It never blocks.
+func (q *partitionQueue) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// present is the number of the batch being filled, or of the one to come.
+func (q *partitionQueue) present() uint32 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.serial
+}
+
+// hurry ends the lingering of the open batch.
+func (q *partitionQueue) hurry() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.open != nil {
+		q.hurried = true
+		q.signal()
+	}
+}
+
+// last hurries the queue and returns the outcome of its newest batch, or nil if
+// all are done. Batches are done in order, so then all of them are.
+func (q *partitionQueue) last() *outcome {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.open != nil:
+		q.hurried = true
+		q.signal()
+		return q.open.awaited()
+	case len(q.full) > 0:
+		return q.full[len(q.full)-1].awaited()
+	case q.flying != nil:
+		return q.flying.awaited()
+	}
+	return nil
+}
+
+// close refuses records from now on and lets the writer end once it has written
+// those it has.
+func (q *partitionQueue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.signal()
+}
+
+// run is the writer's goroutine. It ends when the queue is closed and empty.
+func (q *partitionQueue) run() {
+	linger := time.NewTimer(0)
+	defer linger.Stop()
+	for {
+		b, wait, done := q.take()
+		switch {
+		case b != nil:
+			q.write(b)
+		case done:
+			return
+		case wait > 0:
+			linger.Reset(wait)
+			select {
+			case <-q.wake:
+			case <-linger.C:
+			}
+		default:
+			<-q.wake
+		}
+	}
+}
+
+// take returns the batch to write next. When there is none yet it returns how
+// long the open one still lingers, or 0 if nothing is open; done says that
+// nothing will come.
+func (q *partitionQueue) take() (b *pendingBatch, wait time.Duration, done bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.full) > 0 {
+		b, q.full = q.full[0], q.full[:copy(q.full, q.full[1:])]
+		q.flying = b
+		return b, 0, false
+	}
+	if q.open == nil {
+		return nil, 0, q.closed
+	}
+	if !q.hurried && !q.closed {
+		if wait = q.s.opts.Linger - time.Since(q.open.opened); wait > 0 {
+			return nil, wait, false
+		}
+	}
+	b, q.open, q.hurried = q.open, nil, false
+	q.serial++
+	q.flying = b
+	return b, 0, false
+}
+
+// write writes a batch, waits for its acknowledgement and tells everybody
+// concerned: Flush first, then the callbacks, then who waits.
+func (q *partitionQueue) write(b *pendingBatch) {
+	base, err := q.append(b)
+
+	q.mu.Lock()
+	q.flying = nil
+	o := b.outcome // nobody asks for it any more
+	q.mu.Unlock()
+
+	if err != nil {
+		q.s.fail(b.queued, err)
+	}
+	for _, c := range b.callbacks {
+		c.f(q.result(base, err, c.index, c.time))
+	}
+	if o != nil {
+		o.base, o.err = base, err
+		close(o.done)
+	}
+	q.s.release(b)
+}
+
+// append writes b to the partition and returns the offset of its first record.
+func (q *partitionQueue) append(b *pendingBatch) (log.Offset, error) {
+	if q.failed != nil {
+		return -1, q.failed
+	}
+	batch := b.builder.Finish(log.Producer{ID: q.s.id, Sequence: q.sequence})
+	res, err := q.partition.Write(batch)
+	if err != nil {
+		return -1, q.refused(b, err)
+	}
+	// The batch is in the log, so its numbers are used up whatever comes now.
+	q.sequence = int32((int64(q.sequence) + int64(b.builder.Len())) & math.MaxInt32)
+	if err := q.partition.Acked(context.Background(), res.End.Offset); err != nil {
+		err = q.giveUp(fmt.Errorf("%w: %w", ErrUnknown, err))
+		return -1, err
+	}
+	return res.Base, nil
+}
+
+// refused explains why the log did not take b, and gives the queue up unless
+// another batch may fare better.
+func (q *partitionQueue) refused(b *pendingBatch, err error) error {
+	switch {
+	case errors.Is(err, log.ErrTooLarge):
+		return fmt.Errorf("topic: produce to %s: a batch of %d bytes, %d records: %w", q.name, b.builder.Size(), b.builder.Len(), err)
+	case errors.Is(err, log.ErrClosed), errors.Is(err, log.ErrOffline), errors.Is(err, log.ErrFenced), errors.Is(err, log.ErrOutOfOrder):
+		return q.giveUp(err)
+	}
+	return fmt.Errorf("topic: produce to %s: %w", q.name, err)
+}
+
+// giveUp makes err the answer to every record of the queue that is not written.
+func (q *partitionQueue) giveUp(err error) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.failed = &queueError{partition: q.name, err: err}
+	q.hurried = q.open != nil
+	return q.failed
+}
+
+// result is the result of record index of a batch.
+func (q *partitionQueue) result(base log.Offset, err error, index int32, timeMs int64) Result {
+	r := Result{Partition: int(q.name.Partition), Offset: -1, Time: time.UnixMilli(timeMs).UTC(), Err: err}
+	if err == nil {
+		r.Offset = int64(base) + int64(index)
+	}
+	return r
+}

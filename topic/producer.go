@@ -1,0 +1,229 @@
+package topic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/thalweg/thalweg/log"
+	"github.com/thalweg/thalweg/topic/codec"
+)
+
+// Producer writes records of one topic. Its methods may be called concurrently;
+// records that one goroutine sends to one partition keep the order of its calls.
+//
+// Producers are idempotent: no record is stored twice. An error means that the
+// record is not in the log, unless it matches ErrUnknown.
+type Producer[K, V any] struct {
+	topic   Topic[K, V]
+	keys    codec.Codec[K]
+	values  codec.Codec[V]
+	noKey   func(k *K) bool // tells a key that is none; nil where every key is one
+	n       int             // partitions
+	now     func() time.Time
+	node    Node
+	id      log.ProducerID
+	sender  *sender
+	scratch sync.Pool // of *scratch
+
+	closing  sync.Once
+	closeErr error // what Close returns; set under closing
+}
+
+// scratch is memory to encode one record in.
+type scratch struct{ key, value []byte }
+
+// maxScratchBytes is the capacity above which scratch is left to the collector.
+const maxScratchBytes = 1 << 20
+
+// NewProducer returns a producer for t on n, creating the topic if need be. ctx
+// bounds the wait for a producer id and nothing else. Close the producer when
+// done with it.
+func NewProducer[K, V any](ctx context.Context, n Node, t Topic[K, V], o ProducerOptions) (*Producer[K, V], error) {
+	keys, values, err := t.Codecs(nil)
+	if err := errors.Join(t.Err(), err); err != nil {
+		return nil, err
+	}
+	partitions, err := open(n, t)
+	if err != nil {
+		return nil, fmt.Errorf("topic: open %q: %w", t.name, err)
+	}
+	o, err = o.withDefaults(len(partitions))
+	if err != nil {
+		return nil, err
+	}
+	id, err := n.AcquireProducer(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("topic: acquire a producer id for %q: %w", t.name, err)
+	}
+	return &Producer[K, V]{
+		topic:   t,
+		keys:    keys,
+		values:  values,
+		noKey:   noKeyFunc[K](),
+		n:       len(partitions),
+		now:     o.Now,
+		node:    n,
+		id:      id,
+		sender:  newSender(t.name, id, partitions, o),
+		scratch: sync.Pool{New: func() any { return &scratch{key: make([]byte, 0, 64), value: make([]byte, 0, 256)} }},
+	}, nil
+}
+
+// Send writes one record and returns when it is as durable as the topic asks.
+// Concurrent calls share batches. When ctx ends while the record is on its way
+// the error matches ErrUnknown.
+func (p *Producer[K, V]) Send(ctx context.Context, k K, v V) error {
+	_, _, err := p.SendRecord(ctx, Record[K, V]{Key: k, Value: v})
+	return err
+}
+
+// Delete writes a tombstone for k and waits as Send does.
+func (p *Producer[K, V]) Delete(ctx context.Context, k K) error {
+	_, _, err := p.SendRecord(ctx, Record[K, V]{Key: k, Deleted: true})
+	return err
+}
+
+// SendRecord is Send for a record with headers, a time or neither key nor
+// value. It returns where the record is stored.
+func (p *Producer[K, V]) SendRecord(ctx context.Context, r Record[K, V]) (partition int, offset int64, err error) {
+	t, err := p.put(ctx, &r, want{wait: true})
+	if err != nil {
+		return -1, -1, err
+	}
+	select {
+	case <-t.outcome.done:
+	case <-ctx.Done():
+		return -1, -1, fmt.Errorf("%w: send to topic %q, partition %d: %w", ErrUnknown, p.topic.name, t.partition, ctx.Err())
+	}
+	if t.outcome.err != nil {
+		return -1, -1, t.outcome.err
+	}
+	return t.partition, int64(t.outcome.base) + int64(t.index), nil
+}
+
+// Queue hands over one record and returns before it is written. It waits only
+// while ProducerOptions.MemoryBytes are used up. An error means that the record
+// was not taken; what happens to it after that, Flush reports.
+func (p *Producer[K, V]) Queue(ctx context.Context, k K, v V) error {
+	_, err := p.put(ctx, &Record[K, V]{Key: k, Value: v}, want{})
+	return err
+}
+
+// QueueRecord is Queue for a record with headers, a time or neither key nor
+// value. Unless done is nil it is called with the record's result, once if
+// QueueRecord returned nil and never otherwise. It is called by the goroutine
+// that writes the partition, in the order of offsets: it must not wait for this
+// producer, and while it runs the partition stands still. Flush reports the
+// record's failure too.
+func (p *Producer[K, V]) QueueRecord(ctx context.Context, r Record[K, V], done func(Result)) error {
+	_, err := p.put(ctx, &r, want{done: done})
+	return err
+}
+
+// Flush waits until every record queued before the call is as durable as the
+// topic asks or has failed. Its error is a *FlushError if queued records have
+// failed since the last Flush. When ctx ends first the error matches ErrUnknown
+// and the failures are left to the next Flush.
+func (p *Producer[K, V]) Flush(ctx context.Context) error {
+	if err := p.sender.flush(ctx); err != nil {
+		return fmt.Errorf("%w: flush topic %q: %w", ErrUnknown, p.topic.name, err)
+	}
+	return p.sender.failures()
+}
+
+// Close writes what is queued, as Flush does, and gives the producer id back.
+// Later sends return ErrClosed; repeated calls return the first one's result.
+func (p *Producer[K, V]) Close() error {
+	p.closing.Do(func() {
+		p.sender.close()
+		err := p.sender.failures()
+		if e := p.node.ReleaseProducer(p.id); e != nil {
+			err = errors.Join(err, fmt.Errorf("topic: release the producer id of %q: %w", p.topic.name, e))
+		}
+		p.closeErr = err
+	})
+	return p.closeErr
+}
+
+// put encodes r, chooses its partition and hands it to the sender. Everything
+// that is the user's, codecs included, runs before a lock is taken.
+func (p *Producer[K, V]) put(ctx context.Context, r *Record[K, V], w want) (ticket, error) {
+	s := p.scratch.Get().(*scratch)
+	e, err := p.encode(s, r)
+	var t ticket
+	if err == nil {
+		t, err = p.sender.put(ctx, &e, w)
+	}
+	if cap(s.key)+cap(s.value) <= maxScratchBytes {
+		p.scratch.Put(s)
+	}
+	return t, err
+}
+
+// encode encodes r into s, which the result refers to.
+func (p *Producer[K, V]) encode(s *scratch, r *Record[K, V]) (entry, error) {
+	e := entry{headers: r.Headers, partition: anyPartition}
+	var err error
+	if !r.NoKey && (p.noKey == nil || !p.noKey(&r.Key)) {
+		if s.key, err = p.keys.Append(s.key[:0], r.Key); err != nil {
+			return e, p.encodeError("key", reflect.TypeFor[K](), err)
+		}
+		if e.key = s.key; e.key == nil {
+			e.key = []byte{} // nil would mean no key
+		}
+	}
+	if !r.Deleted {
+		if s.value, err = p.values.Append(s.value[:0], r.Value); err != nil {
+			return e, p.encodeError("value", reflect.TypeFor[V](), err)
+		}
+		if e.value = s.value; e.value == nil {
+			e.value = []byte{}
+		}
+	}
+	switch by := p.topic.partitionBy; {
+	case e.key == nil && r.Deleted:
+		return e, fmt.Errorf("%w: a tombstone of topic %q needs one", ErrNoKey, p.topic.name)
+	case e.key == nil && by != nil:
+		return e, fmt.Errorf("%w: the PartitionBy function of topic %q needs one", ErrNoKey, p.topic.name)
+	case by != nil:
+		if e.partition = by(r.Key, p.n); e.partition < 0 || e.partition >= p.n {
+			return e, fmt.Errorf("topic %q: PartitionBy chose partition %d of %d", p.topic.name, e.partition, p.n)
+		}
+	case e.key != nil:
+		e.partition = Partition(e.key, p.n)
+	}
+	switch {
+	case p.topic.eventTime != nil && !r.Deleted:
+		e.time = p.topic.eventTime(r.Value).UnixMilli()
+	case !r.Time.IsZero():
+		e.time = r.Time.UnixMilli()
+	default:
+		e.time = p.now().UnixMilli()
+	}
+	return e, nil
+}
+
+func (p *Producer[K, V]) encodeError(part string, t reflect.Type, err error) error {
+	return &CodecError{Topic: p.topic.name, Partition: -1, Offset: -1, Part: part, Type: t.String(), Err: err}
+}
+
+// noKeyFunc returns a function that tells a key of type K that is none: nil
+// where K has a nil, always where K has no content. It returns nil if there is
+// no such key.
+func noKeyFunc[K any]() func(k *K) bool {
+	t := reflect.TypeFor[K]()
+	switch t.Kind() {
+	case reflect.Slice, reflect.Pointer, reflect.Map, reflect.Interface, reflect.Chan, reflect.Func, reflect.UnsafePointer:
+		// The first word of each of these is nil exactly if the value is.
+		return func(k *K) bool { return *(*unsafe.Pointer)(unsafe.Pointer(k)) == nil }
+	}
+	if t.Size() == 0 {
+		return func(*K) bool { return true }
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package topic
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/thalweg/thalweg/log"
+)
+
+// sender is the part of a producer that knows no types: it spreads encoded
+// records over the partitions' queues and bounds the memory they take.
+type sender struct {
+	topic  string
+	id     log.ProducerID
+	opts   ProducerOptions
+	limit  int // bytes of the largest record, as entry.maxSize counts
+	queues []*partitionQueue
+
+	memory  *semaphore.Weighted // bytes, opts.MemoryBytes in all
+	waiting atomic.Int32        // callers that wait for memory; while > 0 no batch lingers
+
+	// sticky is where records without key go: a partition (high 32 bits) and the
+	// serial number of the batch there that they fill (low 32 bits). Whoever
+	// finds that batch closed moves on to the next partition.
+	sticky atomic.Uint64
+
+	writers sync.WaitGroup // the goroutines of queues
+
+	mu      sync.Mutex // guards the fields below; a leaf
+	free    []*pendingBatch
+	failed  int   // queued records that failed since the last report
+	first   error // of them
+	unknown bool  // one of them matched ErrUnknown
+}
+
+func newSender(topic string, id log.ProducerID, partitions []*log.Partition, o ProducerOptions) *sender {
+	s := &sender{
+		topic:  topic,
+		id:     id,
+		opts:   o,
+		limit:  min(o.MemoryBytes, maxRecordBytes),
+		memory: semaphore.NewWeighted(int64(o.MemoryBytes)),
+	}
+	for _, p := range partitions {
+		s.queues = append(s.queues, newPartitionQueue(s, p))
+	}
+	// Producers start at different partitions, or many short-lived ones would
+	// fill the first alone.
+	s.sticky.Store(packSticky(int(uint64(id)%uint64(len(partitions))), 0))
+	return s
+}
+
+// maxRecordBytes keeps a record far enough below the 1 GiB its format can say.
+const maxRecordBytes = 1<<30 - 1<<10
+
+// put adds e to a batch of its partition. It waits for memory only.
+func (s *sender) put(ctx context.Context, e *entry, w want) (ticket, error) {
+	if size := e.maxSize(); size > s.limit {
+		return ticket{}, &TooLargeError{Topic: s.topic, Size: size, Limit: s.limit}
+	}
+	if e.partition != anyPartition {
+		return s.queues[e.partition].add(ctx, e, w, anySerial)
+	}
+	for failed := 0; ; {
+		sticky := s.sticky.Load()
+		partition, serial := unpackSticky(sticky)
+		t, err := s.queues[partition].add(ctx, e, w, int64(serial))
+		if _, ok := errors.AsType[*queueError](err); ok {
+			failed++ // an offline partition does not stop records that may go elsewhere
+		}
+		if err == nil || err != errBatchClosed && (failed == 0 || failed == len(s.queues)) {
+			return t, err
+		}
+		next := (partition + 1) % len(s.queues)
+		s.sticky.CompareAndSwap(sticky, packSticky(next, s.queues[next].present()))
+	}
+}
+
+func packSticky(partition int, serial uint32) uint64 { return uint64(partition)<<32 | uint64(serial) }
+func unpackSticky(v uint64) (partition int, serial uint32) {
+	return int(v >> 32), uint32(v)
+}
+
+// acquire returns an empty batch with room for a record of size bytes, waiting
+// until the memory budget has it. Meanwhile no batch lingers.
+func (s *sender) acquire(ctx context.Context, size int) (*pendingBatch, error) {
+	reserved := min(max(size, s.opts.BatchBytes), s.opts.MemoryBytes)
+	if !s.memory.TryAcquire(int64(reserved)) {
+		s.waiting.Add(1)
+		defer s.waiting.Add(-1)
+		for _, q := range s.queues {
+			q.hurry()
+		}
+		if err := s.memory.Acquire(ctx, int64(reserved)); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.free); n > 0 && reserved == s.opts.BatchBytes {
+		b := s.free[n-1]
+		s.free = s.free[:n-1]
+		return b, nil
+	}
+	return &pendingBatch{reserved: reserved}, nil
+}
+
+// release takes back a batch nobody uses any more.
+func (s *sender) release(b *pendingBatch) {
+	reserved := b.reserved
+	if reserved == s.opts.BatchBytes { // a larger one would keep a rare record's memory for good
+		b.reset()
+		s.mu.Lock()
+		s.free = append(s.free, b)
+		s.mu.Unlock()
+	}
+	s.memory.Release(int64(reserved))
+}
+
+// fail notes that n queued records failed, for Flush to report.
+func (s *sender) fail(n int, err error) {
+	if n == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed == 0 {
+		s.first = err
+	}
+	s.failed += n
+	s.unknown = s.unknown || errors.Is(err, ErrUnknown)
+}
+
+// failures returns what fail has noted since the last call, or nil.
+func (s *sender) failures() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed == 0 {
+		return nil
+	}
+	err := &FlushError{Failed: s.failed, First: s.first, unknown: s.unknown}
+	s.failed, s.first, s.unknown = 0, nil, false
+	return err
+}
+
+// flush waits until every record added before the call is written or has failed.
+func (s *sender) flush(ctx context.Context) error {
+	var pending []*outcome
+	for _, q := range s.queues {
+		if o := q.last(); o != nil {
+			pending = append(pending, o)
+		}
+	}
+	for _, o := range pending {
+		select {
+		case <-o.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// close lets the queues write what they hold and waits until they have.
+func (s *sender) close() {
+	for _, q := range s.queues {
+		q.close()
+	}
+	s.writers.Wait()
+}

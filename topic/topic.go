@@ -1,0 +1,199 @@
+package topic
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/thalweg/thalweg/log"
+	"github.com/thalweg/thalweg/topic/codec"
+)
+
+const (
+	// MaxPartitions bounds the partitions of one topic. Each costs open files
+	// and a preallocated segment, so more is more likely a mistake than a wish.
+	MaxPartitions = 4096
+
+	// maxNameBytes keeps "<topic>-<partition>" a valid file name everywhere.
+	maxNameBytes = 249
+)
+
+// Topic is a name, two codecs and the settings the topic is created with. It is
+// a plain value that touches no log: declare it as a package variable and share
+// it. Its methods return changed copies and never fail; a mistake is kept and
+// returned by Err and by whatever uses the topic first.
+//
+// The zero Topic is not usable; make one with New.
+type Topic[K, V any] struct {
+	name        string
+	key         codec.Codec[K] // nil means the default of K
+	value       codec.Codec[V] // nil means the default of V
+	eventTime   func(V) time.Time
+	partitionBy func(k K, n int) int
+	spec        log.TopicSpec
+	uncommitted bool
+	faults      error // mistakes in the calls so far, joined
+}
+
+// New declares a topic of one partition with the default codecs of K and V. A
+// name has 1 to 249 letters, digits, '.', '_' and '-'; names that begin with
+// "__" are reserved.
+func New[K, V any](name string) Topic[K, V] {
+	return Topic[K, V]{name: name, spec: log.TopicSpec{Partitions: 1}}
+}
+
+// KeyCodec makes c the codec of the keys.
+func (t Topic[K, V]) KeyCodec(c codec.Codec[K]) Topic[K, V] {
+	if c == nil {
+		return t.fault("KeyCodec(nil): give a codec, or leave the call out for the default of %s", reflect.TypeFor[K]())
+	}
+	t.key = c
+	return t
+}
+
+// ValueCodec makes c the codec of the values.
+func (t Topic[K, V]) ValueCodec(c codec.Codec[V]) Topic[K, V] {
+	if c == nil {
+		return t.fault("ValueCodec(nil): give a codec, or leave the call out for the default of %s", reflect.TypeFor[V]())
+	}
+	t.value = c
+	return t
+}
+
+// EventTime says which time in a value is the record's. Without it that is the
+// time given with the record, or else the time of sending. Deleted records have
+// no value, so f is not asked for them.
+func (t Topic[K, V]) EventTime(f func(V) time.Time) Topic[K, V] {
+	if f == nil {
+		return t.fault("EventTime(nil): give a function, or leave the call out for the time of sending")
+	}
+	t.eventTime = f
+	return t
+}
+
+// Partitions sets the number of partitions, between 1 and MaxPartitions.
+func (t Topic[K, V]) Partitions(n int) Topic[K, V] {
+	if n < 1 || n > MaxPartitions {
+		return t.fault("Partitions(%d): give a number between 1 and %d", n, MaxPartitions)
+	}
+	t.spec.Partitions = n
+	return t
+}
+
+// Sync sets when records are made durable, and so what Send waits for.
+func (t Topic[K, V]) Sync(s log.Sync) Topic[K, V] {
+	if s < 0 && s != log.SyncAlways {
+		return t.fault("Sync(%d): give log.SyncAlways, log.SyncByOS or log.SyncEvery of a positive duration", s)
+	}
+	t.spec.Sync = s
+	return t
+}
+
+// SegmentBytes sets the size at which a segment file is sealed. Without it the
+// log's own setting holds.
+func (t Topic[K, V]) SegmentBytes(n int64) Topic[K, V] {
+	if n < 1 {
+		return t.fault("SegmentBytes(%d): give a positive size, or leave the call out for the log's own", n)
+	}
+	t.spec.SegmentBytes = n
+	return t
+}
+
+// Uncommitted lets reads of the topic see records of open and of aborted
+// transactions. Without it they never do.
+func (t Topic[K, V]) Uncommitted() Topic[K, V] {
+	t.uncommitted = true
+	return t
+}
+
+// PartitionBy chooses the partition of a record, in [0, n), by its key. Without
+// it Partition does, by the encoded key. f is called by every sending goroutine.
+func (t Topic[K, V]) PartitionBy(f func(k K, n int) int) Topic[K, V] {
+	if f == nil {
+		return t.fault("PartitionBy(nil): give a function, or leave the call out to partition by the hash of the key")
+	}
+	t.partitionBy = f
+	return t
+}
+
+// Name returns the topic's name.
+func (t Topic[K, V]) Name() string { return t.name }
+
+// Spec returns what the topic is created with.
+func (t Topic[K, V]) Spec() log.TopicSpec { return t.spec }
+
+// Err returns every mistake in the declaration, joined, or nil. Whether there
+// is a codec for each type is Codecs' to tell.
+func (t Topic[K, V]) Err() error { return errors.Join(checkName(t.name), t.faults) }
+
+// Codecs returns the codecs of keys and values: those set, or else the defaults
+// r has for the types. A nil r is the empty registry.
+func (t Topic[K, V]) Codecs(r *codec.Registry) (codec.Codec[K], codec.Codec[V], error) {
+	key, value := t.key, t.value
+	var keyErr, valueErr error
+	if key == nil {
+		if key, keyErr = r.Of[K](); keyErr != nil {
+			keyErr = fmt.Errorf("topic %q: no codec for keys of type %s; set one with KeyCodec: %w", t.name, reflect.TypeFor[K](), keyErr)
+		}
+	}
+	if value == nil {
+		if value, valueErr = r.Of[V](); valueErr != nil {
+			valueErr = fmt.Errorf("topic %q: no codec for values of type %s; set one with ValueCodec: %w", t.name, reflect.TypeFor[V](), valueErr)
+		}
+	}
+	if err := errors.Join(keyErr, valueErr); err != nil {
+		return nil, nil, err
+	}
+	return key, value, nil
+}
+
+// EventTimeFunc returns the function set by EventTime, or nil.
+func (t Topic[K, V]) EventTimeFunc() func(V) time.Time { return t.eventTime }
+
+// Partitioner returns the function set by PartitionBy, or nil for the default,
+// Partition.
+func (t Topic[K, V]) Partitioner() func(k K, n int) int { return t.partitionBy }
+
+// IsUncommitted tells whether Uncommitted was set.
+func (t Topic[K, V]) IsUncommitted() bool { return t.uncommitted }
+
+// Isolation returns which records reads of the topic may see.
+func (t Topic[K, V]) Isolation() log.Isolation {
+	if t.uncommitted {
+		return log.ReadUncommitted
+	}
+	return log.ReadCommitted
+}
+
+func (t Topic[K, V]) fault(format string, args ...any) Topic[K, V] {
+	t.faults = errors.Join(t.faults, fmt.Errorf("topic %q: "+format, append([]any{t.name}, args...)...))
+	return t
+}
+
+// checkName refuses names that cannot be a directory's on every system, and
+// those kept for topics of our own.
+func checkName(name string) error {
+	invalid := func(format string, args ...any) error {
+		return fmt.Errorf("%w %q: "+format, append([]any{log.ErrInvalidName, name}, args...)...)
+	}
+	switch {
+	case name == "":
+		return invalid("it is empty; name the topic with topic.New")
+	case len(name) > maxNameBytes:
+		return invalid("it has %d bytes; use at most %d", len(name), maxNameBytes)
+	case name == "." || name == "..":
+		return invalid("it means a directory; use another")
+	case strings.HasPrefix(name, "__"):
+		return invalid(`names that begin with "__" are reserved; use another`)
+	}
+	for i := range len(name) {
+		c := name[i]
+		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-' {
+			continue
+		}
+		return invalid("byte %d is not allowed; use letters, digits, '.', '_' and '-'", i)
+	}
+	return nil
+}
