@@ -70,7 +70,7 @@ func Open(dir string, o Options) (_ *Log, err error) {
 		topics:     make(map[string]*topicPartitions),
 	}
 	l.builders.New = func() any { return new(BatchBuilder) }
-	if err := o.FS.MkdirAll(dir); err != nil {
+	if err := vfs.MkdirAllDurable(o.FS, dir); err != nil {
 		return nil, fmt.Errorf("log: open %s: %w", dir, err)
 	}
 	if l.lock, err = o.FS.Lock(path.Join(dir, lockFile)); err != nil {

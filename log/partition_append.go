@@ -262,6 +262,9 @@ func (p *Partition) AppendRecords(ctx context.Context, records ...Record) (Appen
 	for _, r := range records {
 		builder.Add(r.Time, r.Key, r.Value, r.Headers)
 	}
+	if err := builder.Err(); err != nil {
+		return AppendResult{}, err
+	}
 	return p.Append(ctx, builder.Finish(Producer{ID: NoProducer, Epoch: noProducerEpoch, Sequence: noSequence}))
 }
 

@@ -554,6 +554,26 @@ func (o *opening) isBase(offset Offset) bool {
 	return slices.ContainsFunc(o.segments, func(s *segment) bool { return s.base == offset })
 }
 
+// rewrite writes the batches from off on once more. After a sync that failed, the
+// operating system may hold pages for clean that never reached the disk; a sync
+// alone would not write them.
+func (s *segment) rewrite(off Offset) error {
+	end := s.end.Load()
+	at, err := s.seek(off, end)
+	if err != nil {
+		return err
+	}
+	buffer := make([]byte, min(end-at, 256<<10))
+	for at < end {
+		n := copy(buffer, s.data[at:end])
+		if err := s.mapping.Write(at, buffer[:n]); err != nil {
+			return err
+		}
+		at += int64(n)
+	}
+	return nil
+}
+
 // settleActive cuts and syncs the segments that were scanned, seals all but the
 // last, and opens that one for appends.
 func (o *opening) settleActive(end Offset) error {
@@ -575,6 +595,9 @@ func (o *opening) settleActive(end Offset) error {
 					return err
 				}
 				s.allocated = s.end.Load()
+			}
+			if err := s.rewrite(o.state.recoveryPoint); err != nil {
+				return err
 			}
 			if err := s.file.Sync(); err != nil {
 				return err

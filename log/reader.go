@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
+
+	"github.com/thalweg/thalweg/internal/vfs"
 )
 
 // Reader reads batches in order. It is for one goroutine. It pins the segment it
@@ -157,10 +158,11 @@ func (r *Reader) read() (err error) {
 	return nil
 }
 
-func (r *Reader) parse(b []byte) (err error) {
-	defer recoverFault(debug.SetPanicOnFault(true), &err)
-	r.batch, err = ParseBatch(b)
-	return err
+func (r *Reader) parse(b []byte) error {
+	return vfs.Guard(func() (err error) {
+		r.batch, err = ParseBatch(b)
+		return err
+	})
 }
 
 // checkEpoch compares the batch's epoch with what the leader epoch file says.

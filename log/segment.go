@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"path"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -314,30 +313,36 @@ func (s *segment) seek(off Offset, end int64) (position int64, err error) {
 
 // walk goes from the batch at position to the first one whose last offset is at
 // least off.
-func (s *segment) walk(position int64, off Offset, end int64) (_ int64, err error) {
-	defer recoverFault(debug.SetPanicOnFault(true), &err)
-	for position < end {
-		b, err := parseHeader(s.data[position:end])
-		if err != nil {
-			return 0, &CorruptionError{File: s.name(logSuffix), Position: position, Offset: off, Cause: err}
+func (s *segment) walk(position int64, off Offset, end int64) (int64, error) {
+	err := vfs.Guard(func() error {
+		for position < end {
+			b, err := parseHeader(s.data[position:end])
+			if err != nil {
+				return err
+			}
+			if b.Last >= off {
+				break
+			}
+			position += int64(len(b.Bytes))
 		}
-		if b.Last >= off {
-			break
-		}
-		position += int64(len(b.Bytes))
+		return nil
+	})
+	if err != nil {
+		return 0, &CorruptionError{File: s.name(logSuffix), Position: position, Offset: off, Cause: err}
 	}
 	return position, nil
 }
 
 // batchAt checks and decodes the batch at position. The caller holds a pin.
 func (s *segment) batchAt(position int64) (b Batch, err error) {
-	defer func() {
-		if err != nil {
-			err = &CorruptionError{File: s.name(logSuffix), Position: position, Offset: -1, Cause: err}
-		}
-	}()
-	defer recoverFault(debug.SetPanicOnFault(true), &err)
-	return ParseBatch(s.data[position:s.end.Load()])
+	err = vfs.Guard(func() (err error) {
+		b, err = ParseBatch(s.data[position:s.end.Load()])
+		return err
+	})
+	if err != nil {
+		err = &CorruptionError{File: s.name(logSuffix), Position: position, Offset: -1, Cause: err}
+	}
+	return b, err
 }
 
 // endsWith tells whether the segment's last batch is where the seal says.

@@ -3,7 +3,9 @@ package log
 import (
 	"bytes"
 	"fmt"
-	"runtime/debug"
+	"math"
+
+	"github.com/thalweg/thalweg/internal/vfs"
 )
 
 // scanOptions say what a scan expects of a segment.
@@ -32,39 +34,54 @@ func (f scanned) corruption(s *segment) error {
 func (s *segment) scan(size int64, o scanOptions) (found scanned) {
 	s.forget()
 	found.next = s.base
-	defer func() {
-		s.end.Store(found.end)
-		s.next = found.next
-	}()
-	defer recoverFault(debug.SetPanicOnFault(true), &found.fault)
-	for found.end < size {
-		rest := s.data[found.end:size]
-		b, err := ParseBatch(rest)
-		switch {
-		case err != nil && allZero(rest):
-			return found
-		case err != nil:
-		case b.Base != found.next && !(o.gaps && b.Base > found.next):
-			err = fmt.Errorf("%w: base offset is %d, expected is %d", ErrInvalidBatch, b.Base, found.next)
-		case b.Last-s.base > maxRelative:
-			err = fmt.Errorf("%w: last offset %d is too far from the segment's base", ErrInvalidBatch, b.Last)
-		case o.each != nil:
-			err = o.each(found.end, &b)
+	err := vfs.Guard(func() error {
+		for found.end < size {
+			b, err := s.checkNext(s.data[found.end:size], found, o)
+			if err != nil {
+				return err
+			}
+			if b.Bytes == nil {
+				return nil
+			}
+			s.note(found.end, int64(len(b.Bytes)), b.Last, &b)
+			found.end += int64(len(b.Bytes))
+			found.next = b.Last + 1
 		}
-		if err != nil {
-			found.fault = err
-			found.dirty = int64(len(bytes.TrimRight(rest, "\x00")))
-			return found
-		}
-		s.note(found.end, int64(len(b.Bytes)), b.Last, &b)
-		found.end += int64(len(b.Bytes))
-		found.next = b.Last + 1
+		return nil
+	})
+	if err != nil {
+		found.fault = err
+		// The pages may be what is bad: counting must not end the process either.
+		_ = vfs.Guard(func() error {
+			found.dirty = int64(len(bytes.TrimRight(s.data[found.end:size], "\x00")))
+			return nil
+		})
 	}
+	s.end.Store(found.end)
+	s.next = found.next
 	return found
 }
 
-// maxRelative is the greatest distance from a segment's base an index can say.
-const maxRelative = 1<<31 - 1
+// checkNext checks the batch at the start of rest. Without a batch and without an
+// error the segment ends there.
+func (s *segment) checkNext(rest []byte, found scanned, o scanOptions) (Batch, error) {
+	b, err := ParseBatch(rest)
+	switch {
+	case err != nil && allZero(rest):
+		return Batch{}, nil
+	case err != nil:
+		return Batch{}, err
+	case b.Base != found.next && !(o.gaps && b.Base > found.next):
+		return Batch{}, fmt.Errorf("%w: base offset is %d, expected is %d", ErrInvalidBatch, b.Base, found.next)
+	case b.Last-s.base > math.MaxInt32:
+		return Batch{}, fmt.Errorf("%w: last offset %d is too far from the segment's base %d", ErrInvalidBatch, b.Last, s.base)
+	case o.each != nil:
+		if err := o.each(found.end, &b); err != nil {
+			return Batch{}, err
+		}
+	}
+	return b, nil
+}
 
 // allZero tells whether b holds zeros only.
 func allZero(b []byte) bool {
