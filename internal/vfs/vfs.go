@@ -1,8 +1,3 @@
-// Package vfs is the file system the log and the store follower write through.
-//
-// The operating system's files are one implementation; an in-memory one, which
-// keeps a synced and an unsynced image of every page and can stop, fail or fill
-// up at any operation, is the other. Both give files that can be mapped.
 package vfs
 
 import "io"

@@ -1,0 +1,128 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/thalweg/thalweg/log"
+)
+
+// commit is a checkpoint whose tasks have all reported.
+type commit struct {
+	id      ID
+	reports map[TaskID]Report // of the tasks that moved
+	written []written
+	ends    map[log.TopicPartition]log.Position // of the partitions written to
+	strict  bool                                // a partition written to waits for the disk
+}
+
+// written is a partition the checkpoint wrote to.
+type written struct {
+	part   *log.Partition
+	end    log.Position
+	strict bool
+	plain  bool // outside the transaction
+}
+
+// add takes what a writer wrote in the checkpoint. Since the gate is sealed, that is
+// all it will ever write in it.
+func (c *commit) add(w *Writer) {
+	end, wrote := w.written(c.id.N)
+	if !wrote {
+		return
+	}
+	x := written{w.part, end, w.s.p.strict(w.part.Name()), w.plain}
+	c.written = append(c.written, x)
+	c.strict = c.strict || x.strict
+	c.ends[w.part.Name()] = end
+}
+
+// commit makes a checkpoint complete: data first, then Complete, then markers. done is
+// true once it is complete, also when an error came after.
+func (s *Session) commit(c *commit) (done bool, err error) {
+	if len(c.written) == 0 && len(c.reports) == 0 {
+		return true, nil // nothing moved: no entry
+	}
+	if err := s.await(c); err != nil {
+		return false, fmt.Errorf("checkpoint %v of job %q: %w", c.id, s.opts.Name, err)
+	}
+	r, index, err := s.p.proposeAt(complete{s.opts.Name, c.id, c.reports, c.ends}, c.strict)
+	if err != nil {
+		return false, fmt.Errorf("complete checkpoint %v of job %q: %w", c.id, s.opts.Name, err)
+	}
+	if err := s.mark(c, r.first); err != nil {
+		return true, fmt.Errorf("checkpoint %v of job %q is complete, but: %w", c.id, s.opts.Name, err)
+	}
+	s.p.marked(index)
+	return true, nil
+}
+
+// await waits until everything the checkpoint wrote is as durable as the topics
+// demand. When one demands the disk, the entry will be on disk too, and an entry is
+// never more durable than what it names: then inputs and the outputs of other
+// topics are synced with it, where they are not yet.
+func (s *Session) await(c *commit) error {
+	var g errgroup.Group
+	for _, w := range c.written {
+		switch {
+		case w.strict:
+			g.Go(func() error { return w.part.Acked(s.ctx, w.end.Offset) })
+		case c.strict && w.part.Durable() < w.end.Offset:
+			g.Go(func() error { return w.part.Sync(s.ctx) })
+		}
+	}
+	if c.strict {
+		for _, r := range c.reports {
+			for _, in := range r.Inputs {
+				part, err := s.p.log.Partition(in.Partition)
+				if err == nil && part.Durable() < in.Next.Offset {
+					g.Go(func() error { return part.Sync(s.ctx) })
+				}
+			}
+		}
+	}
+	return g.Wait()
+}
+
+// mark writes the commit markers, which repeats nothing where one is there. Readers of
+// a partition that waits for the disk see the records once the marker is there too.
+func (s *Session) mark(c *commit, txn log.ProducerID) error {
+	var acks errgroup.Group
+	var err error
+	for _, w := range c.written {
+		if w.plain {
+			continue
+		}
+		at, e := w.part.EndTransaction(txn, true)
+		if e != nil {
+			err = errors.Join(err, fmt.Errorf("commit marker in %v: %w", w.part.Name(), e))
+			continue
+		}
+		if w.strict {
+			acks.Go(func() error { return w.part.Acked(context.Background(), at.Offset) })
+		}
+	}
+	return errors.Join(err, acks.Wait())
+}
+
+// committed tells the coordinator what became of the checkpoint.
+func (s *Session) committed(id ID, done bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if done {
+		if _, ok := s.coord.committed(id, outcomeAccepted); ok {
+			s.gate.advance()
+			if s.opts.Hooks.Complete != nil {
+				s.hooks = append(s.hooks, func() { s.opts.Hooks.Complete(id) })
+			}
+		}
+	}
+	if err != nil {
+		s.failLocked(err)
+	}
+	s.busy = false
+	s.idle.Broadcast()
+}
