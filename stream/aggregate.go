@@ -158,5 +158,5 @@ func (c *changes) drain(f func(hash uint64, key []byte) bool) {
 		}
 		start = c.ends[i]
 	}
-	c.hashes, c.ends, c.keys = c.hashes[:0], c.ends[:0], slices.Delete(c.keys, 0, len(c.keys))
+	c.hashes, c.ends, c.keys = c.hashes[:0], c.ends[:0], c.keys[:0]
 }

@@ -1,8 +1,6 @@
 package stream
 
 import (
-	"encoding/binary"
-	"fmt"
 	"time"
 
 	"github.com/thalweg/thalweg/stream/internal/engine"
@@ -84,22 +82,9 @@ func retime[K, V any](s Stream[K, V], out *node[K, V], f func(V) time.Time) {
 	id := out.step.id
 	connect(s.n, out.step, func(o *opening) port[K, V] {
 		t, down := o.task, out.open(o)
-		clock := &window.BoundedDisorder{Bound: out.step.clock.of(out.step.app).Milliseconds()}
+		clock := engine.NewClock(out.step.clock.of(out.step.app).Milliseconds())
+		clock.Register(t, out.step.clock.name, down.Watermark)
 		push := down.Push
-		t.AddClock(out.step.clock.name,
-			func(b []byte) []byte { return binary.BigEndian.AppendUint64(b, uint64(clock.Watermark())) },
-			func(b []byte) error {
-				if len(b) != 8 {
-					return fmt.Errorf("watermark of %d bytes", len(b))
-				}
-				clock.Restore(int64(binary.BigEndian.Uint64(b)))
-				return nil
-			},
-			func() {
-				if w := clock.Watermark(); w != window.Unknown && down.Watermark != nil {
-					down.Watermark(w)
-				}
-			})
 		return port[K, V]{
 			Push: func(m *engine.Meta, k K, v *V) {
 				t.Running = id
@@ -115,10 +100,7 @@ func retime[K, V any](s Stream[K, V], out *node[K, V], f func(V) time.Time) {
 			},
 			// Of the time above only its end counts: nothing is to come.
 			Watermark: func(w int64) {
-				if w != window.EndOfTime {
-					return
-				}
-				if w, moved := clock.Observe(w); moved && down.Watermark != nil {
+				if w == window.EndOfTime && clock.Advance(w) && down.Watermark != nil {
 					down.Watermark(w)
 				}
 			},

@@ -91,6 +91,8 @@ type windowing[K, V, WK, A any] struct {
 	fold      fold[A, V]
 	table     *state.WindowTable[cell[A]]
 	watermark int64
+	open      [2]int64 // the window of the record before, where each record is in one
+	tumbling  bool
 	onUpdate  bool
 	countLate bool
 	emit      func(m *engine.Meta, start int64, key []byte, c *cell[A])
@@ -109,7 +111,7 @@ func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 			return engine.KeyedPort[V]{}
 		}
 		a := &windowing[K, V, WK, A]{
-			t: o.task, step: s.id, spec: spec, fold: f, watermark: window.Unknown,
+			t: o.task, step: s.id, spec: spec, fold: f, watermark: window.Unknown, tumbling: spec.EveryMs() == spec.SizeMs(),
 			onUpdate: w.emit == window.OnUpdate, countLate: !*w.late,
 			table: state.NewWindowTable[cell[A]](store.Store, cells), own: engine.Meta{Offset: -1}, down: out.open(o),
 		}
@@ -130,32 +132,43 @@ func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 }
 
 func (a *windowing[K, V, WK, A]) push(m *engine.Meta, hash uint64, key []byte, v *V) {
-	last, first, every := a.spec.Last(m.Time), a.spec.First(m.Time), a.spec.EveryMs()
+	if a.tumbling && m.Time >= a.open[0] && m.Time < a.open[1] {
+		a.add(m, a.open[0], hash, key, v)
+		return
+	}
+	last := a.spec.Last(m.Time)
 	if a.spec.Closed(last, a.watermark) {
 		if a.countLate {
 			a.t.Counters().Late++
 		}
 		return
 	}
-	for start := first; ; start += every {
+	if a.tumbling {
+		a.open = [2]int64{last, a.spec.End(last)}
+		a.add(m, last, hash, key, v)
+		return
+	}
+	for start := range a.spec.Starts(m.Time) {
 		if !a.spec.Closed(start, a.watermark) {
-			c, existed, err := a.table.Update(start, hash, key)
-			if err != nil {
-				a.t.Fail(a.step, err)
-				return
-			}
-			a.t.Running = a.step
-			a.fold(&c.value, !existed, v)
-			if !existed || m.Time > c.time {
-				c.time = m.Time
-			}
-			if a.onUpdate {
-				a.emit(&a.own, start, key, c)
-			}
+			a.add(m, start, hash, key, v)
 		}
-		if start == last {
-			return
-		}
+	}
+}
+
+// add takes a record into the window that starts at start.
+func (a *windowing[K, V, WK, A]) add(m *engine.Meta, start int64, hash uint64, key []byte, v *V) {
+	c, existed, err := a.table.Update(start, hash, key)
+	if err != nil {
+		a.t.Fail(a.step, err)
+		return
+	}
+	a.t.Running = a.step
+	a.fold(&c.value, !existed, v)
+	if !existed || m.Time > c.time {
+		c.time = m.Time
+	}
+	if a.onUpdate {
+		a.emit(&a.own, start, key, c)
 	}
 }
 
@@ -164,6 +177,9 @@ func (a *windowing[K, V, WK, A]) push(m *engine.Meta, hash uint64, key []byte, v
 // has not closed, so its time is at least that window's start.
 func (a *windowing[K, V, WK, A]) advance(w int64) {
 	a.watermark = w
+	if a.spec.Closed(a.open[0], w) {
+		a.open = [2]int64{}
+	}
 	for !a.t.Failed() {
 		start, ok := a.table.Oldest()
 		if !ok || !a.spec.Closed(start, w) {

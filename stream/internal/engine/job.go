@@ -158,7 +158,7 @@ func (j *Job) begin(ctx context.Context, specs []TaskSpec) error {
 
 func (j *Job) openTasks(specs []TaskSpec) error {
 	id, _ := j.session.Restored()
-	j.first = j.session.Open()
+	j.first = j.session.Next()
 	j.completed.Store(j.first - 1)
 	j.last.ID = id
 	j.taskBudget = j.o.Budget / int64(max(1, len(specs)))
@@ -293,7 +293,7 @@ func (j *Job) Trigger() (n int64, started bool) {
 	j.mu.Unlock()
 	j.active.Store(false)
 	ended := j.open.Load() == 0 && len(j.sources) > 0
-	n, started = j.session.Trigger()
+	n, started = j.session.TriggerNext()
 	if !started {
 		j.active.Store(true)
 		return 0, false

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -43,7 +42,7 @@ type Source[K, V any] struct {
 	inBatch bool
 	next    topic.LogPosition // of the record to read next
 
-	clock      window.BoundedDisorder
+	clock      *Clock
 	quietSince time.Time // zero while there is something to read
 	idle       bool
 	ended      bool
@@ -56,11 +55,11 @@ type Source[K, V any] struct {
 
 // OpenSource opens a source in task t in front of port.
 func OpenSource[K, V any](t *Task, o SourceOptions[K, V], port Port[K, V]) {
-	s := &Source[K, V]{t: t, o: o, reader: o.Reader, next: o.Start, port: port}
-	s.clock.Bound = o.Disorder.Milliseconds()
+	s := &Source[K, V]{t: t, o: o, reader: o.Reader, next: o.Start, port: port, clock: NewClock(o.Disorder.Milliseconds())}
 	s.stop = o.Partition.OnAdvance(t.Signal)
 	t.inputs = append(t.inputs, s)
-	t.AddClock(o.Name, s.saveClock, s.restoreClock, s.resumeClock)
+	s.clock.Register(t, o.Name, port.Watermark)
+	t.AddClock(o.Name+" idle", s.saveIdle, s.restoreIdle, s.resumeIdle)
 }
 
 func (s *Source[K, V]) poll() bool {
@@ -161,9 +160,7 @@ func (s *Source[K, V]) endBatch() {
 // end says that no record is to come: every window behind the source may close.
 func (s *Source[K, V]) end() {
 	s.ended = true
-	if w, moved := s.clock.Observe(window.EndOfTime); moved && s.port.Watermark != nil {
-		s.port.Watermark(w)
-	}
+	s.advance(window.EndOfTime)
 	s.t.job.sourceEnded()
 }
 
@@ -201,35 +198,30 @@ func (s *Source[K, V]) close() {
 	s.reader.Close()
 }
 
-func (s *Source[K, V]) saveClock(b []byte) []byte {
-	b = binary.BigEndian.AppendUint64(b, uint64(s.clock.Watermark()))
+func (s *Source[K, V]) saveIdle(b []byte) []byte {
 	if s.idle {
 		return append(b, 1)
 	}
 	return append(b, 0)
 }
 
-func (s *Source[K, V]) restoreClock(b []byte) error {
-	if len(b) != 9 {
+func (s *Source[K, V]) restoreIdle(b []byte) error {
+	if len(b) != 1 {
 		return errClocks
 	}
-	s.clock.Restore(int64(binary.BigEndian.Uint64(b)))
-	s.idle = b[8] == 1
+	s.idle = b[0] == 1
 	return nil
 }
 
-func (s *Source[K, V]) resumeClock() {
-	if w := s.clock.Watermark(); w != window.Unknown && s.port.Watermark != nil {
-		s.port.Watermark(w)
-	}
+func (s *Source[K, V]) resumeIdle() {
 	if s.idle && s.port.Idle != nil {
 		s.port.Idle()
 	}
 }
 
-// advance moves the source's watermark by hand, for tests in virtual time.
+// advance moves the watermark without a record.
 func (s *Source[K, V]) advance(w int64) {
-	if s.clock.Restore(max(w, s.clock.Watermark())); s.port.Watermark != nil {
-		s.port.Watermark(s.clock.Watermark())
+	if s.clock.Advance(w) && s.port.Watermark != nil {
+		s.port.Watermark(w)
 	}
 }

@@ -166,7 +166,7 @@ func (t *Task) awaitCredit(credit <-chan struct{}) bool {
 // open finishes the task once its operators are open: it restores event time from
 // the report of the checkpoint the attempt starts from.
 func (t *Task) open(restored checkpoint.Report) error {
-	t.aligner = checkpoint.NewAligner(checkpoint.ID{Attempt: t.job.attempt, N: t.passed}, t.lanes)
+	t.aligner = checkpoint.NewAligner(t.lanes)
 	if t.lanes > 0 {
 		t.merge = window.NewMerge(t.lanes)
 		t.AddClock("merge", t.merge.AppendState,
@@ -327,8 +327,8 @@ func (t *Task) advance(w int64) {
 
 // barrierFrom takes barrier n on a lane; the last lane to deliver it aligns the task.
 func (t *Task) barrierFrom(lane int, n int64) {
-	if id, aligned := t.aligner.Barrier(lane, checkpoint.ID{Attempt: t.job.attempt, N: n}); aligned {
-		t.passBarrier(id.N)
+	if t.aligner.Barrier(lane, n) {
+		t.passBarrier(n)
 	}
 }
 
