@@ -1,0 +1,80 @@
+package state
+
+import (
+	"errors"
+	"iter"
+)
+
+var (
+	// ErrClosed is returned by a database or store that has been closed.
+	ErrClosed = errors.New("state: closed")
+
+	// ErrVersion is returned for data in a format this version does not know.
+	ErrVersion = errors.New("state: unknown format version")
+
+	// ErrNotInChangelog is returned when a store is sent to a position that its
+	// changelog does not hold.
+	ErrNotInChangelog = errors.New("state: position is not in the changelog")
+)
+
+// Backend opens the databases that stores are kept in.
+type Backend interface {
+	// Open opens the database in dir, creating it. A directory has one open
+	// database at a time.
+	Open(dir string) (DB, error)
+}
+
+// DB is an ordered key-value database. Keys are compared byte by byte. Get and
+// Range may be called concurrently with each other and with Apply; Apply,
+// Checkpoint and Close have one caller at a time.
+type DB interface {
+	// Get returns the value of key, which is then the caller's.
+	Get(key []byte) (value []byte, ok bool, err error)
+
+	// Range walks the entries in [lo, hi) in ascending order, as they were when
+	// it began. A nil lo means from the first, a nil hi to the last.
+	Range(lo, hi []byte) iter.Seq2[Entry, error]
+
+	// Apply makes the changes of b, all or none, also across a crash. It need not
+	// be durable on return, but batches become durable in the order they were
+	// applied: what survives a crash is a prefix of them. b stays the caller's.
+	Apply(b Batch) error
+
+	// Checkpoint writes a copy of the database, as of the last Apply, that Open
+	// accepts. dir must not exist.
+	Checkpoint(dir string) error
+
+	// Close makes durable what the database keeps beyond Close. A Range must have
+	// ended. Close may be repeated and returns the first result.
+	Close() error
+}
+
+// Flusher is implemented by databases that keep applied batches in memory for a
+// while.
+type Flusher interface {
+	// Flush begins to make all that was applied durable and does not wait for it.
+	Flush() error
+}
+
+// Entry is a key and a value, valid until the next iteration step.
+type Entry struct{ Key, Value []byte }
+
+// Batch is a set of changes in strictly ascending order of key. A nil value
+// deletes the key; deleting one that is absent is no error.
+type Batch struct {
+	// Clear removes every key before the entries are applied.
+	Clear   bool
+	Entries []Entry
+}
+
+// check tells whether b keeps to the order Apply demands.
+func (b Batch) check() error {
+	for i := 1; i < len(b.Entries); i++ {
+		if string(b.Entries[i-1].Key) >= string(b.Entries[i].Key) {
+			return errUnordered
+		}
+	}
+	return nil
+}
+
+var errUnordered = errors.New("state: the keys of a batch are not in ascending order")

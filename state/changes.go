@@ -1,0 +1,64 @@
+package state
+
+// change is the newest change of a key that a follower has read.
+type change struct {
+	value   blobRef
+	deleted bool
+}
+
+// changes collects the changes of one step of a follower: the newest of each key,
+// copied out of the log. It keeps its memory from step to step.
+type changes struct {
+	table  overlay[change]
+	values arena
+	order  []sortedID
+}
+
+func newChanges() *changes {
+	return &changes{table: newOverlay[change](new(ledger))}
+}
+
+// put records a change that is newer than all before it; a nil value deletes.
+func (c *changes) put(key, value []byte) {
+	hash := Hash(key)
+	_, e := c.table.find(hash, key)
+	if e == nil {
+		_, e = c.table.insert(hash, key)
+	}
+	if e.value.deleted = value == nil; e.value.deleted {
+		return
+	}
+	// A value of the same length, the usual case, replaces the older one.
+	if int(e.value.value.size) == len(value) {
+		copy(c.values.get(e.value.value), value)
+		return
+	}
+	e.value.value = c.values.put(value)
+}
+
+// bytes is the memory the changes take.
+func (c *changes) bytes() int64 { return c.table.ledger.bytes() + c.values.bytes }
+
+func (c *changes) len() int { return c.table.used }
+
+// all calls f for every key in ascending order; key and value, nil for a deleted
+// key, are valid until reset.
+func (c *changes) all(f func(key, value []byte) error) error {
+	c.order = c.table.sorted(c.order[:0])
+	for _, s := range c.order {
+		e := c.table.at(s.id)
+		var value []byte
+		if !e.value.deleted {
+			value = c.values.get(e.value.value)
+		}
+		if err := f(c.table.key(e), value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *changes) reset() {
+	c.table.reset()
+	c.values.reset()
+}

@@ -1,0 +1,446 @@
+package state
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+	"unsafe"
+)
+
+const (
+	inlineKey  = 22  // bytes of the longest key kept in its entry
+	longKey    = 255 // keyLen of a key kept in the arena
+	chunkBits  = 9   // entries in a chunk, as a power of two
+	chunkSize  = 1 << chunkBits
+	firstChunk = 8 // entries the first chunk begins with
+	minSlots   = 16
+)
+
+// The flags of an entry.
+//
+//	             created           barrier           store passes it
+//	(no entry) ---------> dirty -------------> waiting -------------> settled
+//	                        ^                     |                      |
+//	                        '------- changed -----+----------------------'
+//
+// dirty is a flag; waiting and settled differ by whether change is above what the
+// store has passed. Only a settled entry may leave the overlay: a live one to make
+// room, a deleted one at once.
+const (
+	flagDirty    = 1 << iota // changed since the last barrier
+	flagDeleted              // a tombstone
+	flagInStore              // the store or the changelog may hold the key
+	flagUsed                 // looked up since the clock hand came by
+	flagOccupied             // not a free entry
+)
+
+// entry is one key. It holds no pointers unless V does, so that the collector
+// need not look at a table of plain values.
+type entry[V any] struct {
+	inline [inlineKey]byte
+	keyLen uint8 // length of the key in inline, or longKey: a blobRef is in inline
+	flags  uint8
+	change int64 // checkpoint of the last change, zero when older than the attempt; next free id in a free entry
+	value  V
+}
+
+// overlay is a hash table of entries under one key space, with linear probing over
+// 8-byte slots. A slot holds 32 bits of the hash and the number of an entry in the
+// chunks, so that a lookup touches one line of slots and one entry. The place of a
+// slot is given by the upper bits of the hash: growth then reads the old slots and
+// writes the new ones in the same order and never looks at an entry.
+//
+// Entries do not move except while the first chunk grows.
+type overlay[V any] struct {
+	slots  []uint64 // hash bits << 32 | id+1; zero is empty. A power of two in number
+	shift  uint8    // 32 minus the number of bits in len(slots)-1
+	used   int      // occupied entries, tombstones among them
+	live   int      // those that are not tombstones
+	chunks [][]entry[V]
+	next   uint32 // entries handed out so far
+	free   uint32 // first free entry plus one, or zero
+	freed  int    // free entries
+	keys   arena
+	ledger *ledger
+
+	dirty []uint32    // entries with flagDirty, in order of their first change
+	tombs []tombstone // written tombstones that the store has not passed, by n
+	hand  uint32      // clock hand over the entries
+}
+
+// tombstone is a deletion that checkpoint n has written.
+type tombstone struct {
+	n  int64
+	id uint32
+}
+
+func newOverlay[V any](l *ledger) overlay[V] {
+	l.entrySize = int64(unsafe.Sizeof(entry[V]{}))
+	return overlay[V]{ledger: l}
+}
+
+func (o *overlay[V]) at(id uint32) *entry[V] {
+	return &o.chunks[id>>chunkBits][id&(chunkSize-1)]
+}
+
+// key returns the key of e: its own bytes, not to be changed or kept.
+func (o *overlay[V]) key(e *entry[V]) []byte {
+	if e.keyLen != longKey {
+		return e.inline[:e.keyLen]
+	}
+	return o.keys.get(e.longRef())
+}
+
+func (e *entry[V]) longRef() blobRef {
+	return blobRef{
+		block: binary.LittleEndian.Uint32(e.inline[0:]),
+		off:   binary.LittleEndian.Uint32(e.inline[4:]),
+		size:  binary.LittleEndian.Uint32(e.inline[8:]),
+	}
+}
+
+func (e *entry[V]) setLongRef(r blobRef) {
+	binary.LittleEndian.PutUint32(e.inline[0:], r.block)
+	binary.LittleEndian.PutUint32(e.inline[4:], r.off)
+	binary.LittleEndian.PutUint32(e.inline[8:], r.size)
+}
+
+// find returns the entry of key, or nil.
+func (o *overlay[V]) find(hash uint64, key []byte) (uint32, *entry[V]) {
+	if len(o.slots) == 0 {
+		return 0, nil
+	}
+	bits := uint32(hash >> 32)
+	mask := uint32(len(o.slots) - 1)
+	for i := bits >> (o.shift & 31); ; i++ {
+		s := o.slots[i&mask]
+		if s == 0 {
+			return 0, nil
+		}
+		if uint32(s>>32) != bits {
+			continue
+		}
+		id := uint32(s) - 1
+		if e := o.at(id); o.holds(e, key) {
+			return id, e
+		}
+	}
+}
+
+func (o *overlay[V]) holds(e *entry[V], key []byte) bool {
+	if e.keyLen != longKey {
+		return int(e.keyLen) == len(key) && string(e.inline[:e.keyLen]) == string(key)
+	}
+	return string(o.keys.get(e.longRef())) == string(key)
+}
+
+// insert adds key, which must not be there, with a zero value and no flags but
+// flagOccupied.
+func (o *overlay[V]) insert(hash uint64, key []byte) (uint32, *entry[V]) {
+	if 4*(o.used+1) > 3*len(o.slots) {
+		o.resize(max(minSlots, 2*len(o.slots)))
+	}
+	id := o.take()
+	e := o.at(id)
+	e.flags, e.change = flagOccupied, 0
+	if len(key) <= inlineKey {
+		e.keyLen = uint8(copy(e.inline[:], key))
+	} else {
+		before := o.keys.bytes
+		e.keyLen = longKey
+		e.setLongRef(o.keys.put(key))
+		o.ledger.memory += o.keys.bytes - before
+	}
+	o.place(uint64(uint32(hash>>32))<<32 | uint64(id+1))
+	o.used++
+	o.live++
+	return id, e
+}
+
+// place puts a slot at the first empty place from its own.
+func (o *overlay[V]) place(s uint64) {
+	mask := uint32(len(o.slots) - 1)
+	i := uint32(s>>32) >> (o.shift & 31)
+	for o.slots[i&mask] != 0 {
+		i++
+	}
+	o.slots[i&mask] = s
+}
+
+// take returns a free entry's number.
+func (o *overlay[V]) take() uint32 {
+	if o.free != 0 {
+		id := o.free - 1
+		o.free = uint32(o.at(id).change)
+		o.freed--
+		o.ledger.freed--
+		return id
+	}
+	id := o.next
+	o.next++
+	c, i := int(id>>chunkBits), int(id&(chunkSize-1))
+	size := o.ledger.entrySize
+	switch {
+	case c == len(o.chunks):
+		n := chunkSize
+		if c == 0 {
+			n = firstChunk
+		}
+		o.chunks = append(o.chunks, make([]entry[V], n))
+		o.ledger.memory += size * int64(n)
+	case i == len(o.chunks[c]):
+		grown := make([]entry[V], 2*i) // only the first chunk is ever short
+		copy(grown, o.chunks[c])
+		o.chunks[c] = grown
+		o.ledger.memory += size * int64(i)
+	}
+	return id
+}
+
+// resize moves the slots to n places.
+func (o *overlay[V]) resize(n int) {
+	old := o.slots
+	o.slots = make([]uint64, n)
+	o.ledger.memory += 8 * int64(n-len(old))
+	o.shift = 32
+	for ; n > 1; n >>= 1 {
+		o.shift--
+	}
+	for _, s := range old {
+		if s != 0 {
+			o.place(s)
+		}
+	}
+}
+
+// remove takes the entry id out of the table. What pointed to its value no longer
+// keeps it alive.
+func (o *overlay[V]) remove(id uint32, e *entry[V]) {
+	bits := uint32(Hash(o.key(e)) >> 32)
+	mask := uint32(len(o.slots) - 1)
+	i := bits >> (o.shift & 31) & mask
+	for uint32(o.slots[i])-1 != id {
+		i = (i + 1) & mask
+	}
+	// Close the gap: a later slot moves into it unless its own place is behind it.
+	for j := (i + 1) & mask; o.slots[j] != 0; j = (j + 1) & mask {
+		home := uint32(o.slots[j]>>32) >> (o.shift & 31) & mask
+		if (j-home)&mask >= (j-i)&mask {
+			o.slots[i] = o.slots[j]
+			i = j
+		}
+	}
+	o.slots[i] = 0
+	o.used--
+	if e.flags&flagDeleted == 0 {
+		o.live--
+	}
+	if e.keyLen == longKey {
+		o.keys.waste += int64(e.longRef().size)
+	}
+	*e = entry[V]{change: int64(o.free)}
+	o.free = id + 1
+	o.freed++
+	o.ledger.freed++
+}
+
+// markDirty notes that the entry changes now.
+func (o *overlay[V]) markDirty(id uint32, e *entry[V]) {
+	if e.flags&flagDirty == 0 {
+		e.flags |= flagDirty
+		o.dirty = append(o.dirty, id)
+		o.ledger.changed(e.change)
+	}
+}
+
+// delete makes the entry a tombstone, and one that was never written vanishes at
+// the barrier.
+func (o *overlay[V]) delete(id uint32, e *entry[V]) {
+	if e.flags&flagDeleted != 0 {
+		return
+	}
+	e.flags |= flagDeleted
+	o.live--
+	var zero V
+	e.value = zero
+	o.markDirty(id, e)
+}
+
+// revive makes a tombstone a key with a zero value.
+func (o *overlay[V]) revive(e *entry[V]) {
+	e.flags &^= flagDeleted
+	o.live++
+}
+
+// barrier calls write for every entry that changed since the last barrier and
+// stamps them with n. Tombstones of keys that nobody else knows are dropped.
+func (o *overlay[V]) barrier(n int64, write func(e *entry[V]) error) error {
+	for i, id := range o.dirty {
+		e := o.at(id)
+		if e.flags&(flagDeleted|flagInStore) == flagDeleted {
+			o.remove(id, e)
+			o.ledger.dirty--
+			continue
+		}
+		if err := write(e); err != nil {
+			o.dirty = append(o.dirty[:0], o.dirty[i:]...)
+			return err
+		}
+		e.flags = e.flags&^flagDirty | flagInStore
+		e.change = n
+		o.ledger.stamped(n)
+		if e.flags&flagDeleted != 0 {
+			o.tombs = append(o.tombs, tombstone{n, id})
+		}
+	}
+	o.dirty = o.dirty[:0]
+	return nil
+}
+
+// passed removes the tombstones that the store has passed, calling gone for each
+// before.
+func (o *overlay[V]) passed(gone func(e *entry[V])) {
+	i := 0
+	for ; i < len(o.tombs) && o.tombs[i].n <= o.ledger.passed; i++ {
+		id, n := o.tombs[i].id, o.tombs[i].n
+		e := o.at(id)
+		if e.change != n {
+			continue // written again since
+		}
+		gone(e)
+		if e.flags&flagDirty != 0 {
+			e.flags &^= flagInStore // changed since, and as good as new
+			continue
+		}
+		o.remove(id, e)
+	}
+	o.tombs = slices.Delete(o.tombs, 0, i)
+}
+
+// evict moves the clock hand over up to all entries, twice, and calls out for
+// settled live entries not looked up lately, before they are removed, until
+// enough returns true. It reports whether it did.
+func (o *overlay[V]) evict(enough func() bool, out func(e *entry[V])) bool {
+	for steps := 2 * int(o.next); steps > 0; steps-- {
+		if enough() {
+			return true
+		}
+		if o.hand >= o.next {
+			o.hand = 0
+		}
+		id := o.hand
+		o.hand++
+		e := o.at(id)
+		if e.flags&(flagOccupied|flagDirty|flagDeleted) != flagOccupied || e.change > o.ledger.passed {
+			continue
+		}
+		if e.flags&flagUsed != 0 {
+			e.flags &^= flagUsed
+			continue
+		}
+		out(e)
+		o.remove(id, e)
+	}
+	return enough()
+}
+
+// shrink gives back memory after many entries have left.
+func (o *overlay[V]) shrink() {
+	if n := len(o.slots); n > minSlots && 8*o.used < n {
+		o.resize(max(minSlots, n/4))
+	}
+	if o.keys.waste > o.keys.bytes/2 {
+		old := o.keys
+		o.keys = arena{}
+		for id := range o.next {
+			if e := o.at(id); e.flags&flagOccupied != 0 && e.keyLen == longKey {
+				e.setLongRef(o.keys.put(old.get(e.longRef())))
+			}
+		}
+		o.ledger.memory += o.keys.bytes - old.bytes
+	}
+}
+
+// drop takes the overlay's memory off the ledger; it is not used afterwards.
+func (o *overlay[V]) drop() {
+	for _, c := range o.chunks {
+		o.ledger.memory -= int64(len(c)) * o.ledger.entrySize
+	}
+	o.ledger.memory -= 8*int64(len(o.slots)) + o.keys.bytes
+	o.ledger.freed -= int64(o.freed)
+	*o = overlay[V]{ledger: o.ledger}
+}
+
+// reset forgets all entries and keeps the memory. It is for overlays without
+// barriers: nothing of the ledger but memory is kept in step.
+func (o *overlay[V]) reset() {
+	clear(o.slots)
+	for _, c := range o.chunks {
+		clear(c)
+	}
+	before := o.keys.bytes
+	o.keys.reset()
+	o.ledger.memory += o.keys.bytes - before
+	o.ledger.freed -= int64(o.freed)
+	o.used, o.live, o.next, o.free, o.freed = 0, 0, 0, 0, 0
+}
+
+// sortedID is an entry with the first bytes of its key, which settle most
+// comparisons without touching the entry.
+type sortedID struct {
+	prefix uint64
+	id     uint32
+}
+
+// sorted appends all entries, tombstones too, in ascending order of key.
+func (o *overlay[V]) sorted(dst []sortedID) []sortedID {
+	for id := range o.next {
+		if e := o.at(id); e.flags&flagOccupied != 0 {
+			dst = append(dst, sortedID{keyPrefix(o.key(e)), id})
+		}
+	}
+	slices.SortFunc(dst, func(a, b sortedID) int {
+		switch {
+		case a.prefix < b.prefix:
+			return -1
+		case a.prefix > b.prefix:
+			return 1
+		}
+		return bytes.Compare(o.key(o.at(a.id)), o.key(o.at(b.id)))
+	})
+	return dst
+}
+
+// keyPrefix is the first 8 bytes of key as a number; short keys end in zeros.
+func keyPrefix(key []byte) uint64 {
+	if len(key) >= 8 {
+		return binary.BigEndian.Uint64(key)
+	}
+	var b [8]byte
+	copy(b[:], key)
+	return binary.BigEndian.Uint64(b[:])
+}
+
+// touch brings what find will need for each of hashes nearer to the processor.
+// One lookup waits for its slot and then for its entry; the loops here wait for
+// none, so that many misses are under way at once.
+func (o *overlay[V]) touch(hashes []uint64) (sink uint64) {
+	if len(o.slots) == 0 {
+		return 0
+	}
+	var ids [256]uint32
+	mask := uint32(len(o.slots) - 1)
+	for len(hashes) > 0 {
+		n := min(len(hashes), len(ids))
+		for i, h := range hashes[:n] {
+			ids[i] = uint32(o.slots[uint32(h>>32)>>(o.shift&31)&mask])
+		}
+		for _, id := range ids[:n] {
+			if id != 0 {
+				sink += uint64(o.at(id - 1).keyLen)
+			}
+		}
+		hashes = hashes[n:]
+	}
+	return sink
+}

@@ -1,0 +1,157 @@
+package state
+
+import (
+	"errors"
+
+	"github.com/thalweg/thalweg/topic/codec"
+)
+
+// Table is the state of one task in one keyed store: live values in an overlay
+// over the store. Only its task calls it.
+//
+// Keys are encoded keys, and hash is Hash(key). A value returned is valid until
+// the next call of a method of the table. A table belongs to an attempt: after a
+// rollback the store is caught up and a new table is made.
+//
+// Once Barrier or a callback has returned an error the table is of no more use
+// than its attempt.
+type Table[V any] struct {
+	live[V]
+	overlay  overlay[V]
+	complete bool // the store has no key that the overlay does not have
+}
+
+// NewTable returns an empty overlay over s, which must be where the attempt
+// starts: CatchUp comes first.
+func NewTable[V any](s *Store, c codec.Codec[V]) *Table[V] {
+	t := &Table[V]{live: newLive(s, c), complete: true}
+	t.overlay = newOverlay[V](t.ledger)
+	for _, err := range s.Range(nil, nil) {
+		t.complete, t.err = false, errors.Join(t.err, err)
+		break
+	}
+	t.complete = t.complete && t.err == nil
+	return t
+}
+
+// SetBudget sets the memory above which Passed lets entries go that the store has.
+// Zero, the default, means that none has to.
+func (t *Table[V]) SetBudget(bytes int64) { t.budget = bytes }
+
+// lookup finds key in the overlay, or loads it into the overlay; e is nil when
+// there is no such key.
+func (t *Table[V]) lookup(hash uint64, key []byte) (uint32, *entry[V], error) {
+	if id, e := t.overlay.find(hash, key); e != nil || t.complete {
+		return id, e, nil
+	}
+	if t.err != nil {
+		return 0, nil, t.err
+	}
+	v, ok, err := t.load(hash, key)
+	if !ok {
+		return 0, nil, err
+	}
+	id, e := t.overlay.insert(hash, key)
+	e.flags |= flagInStore
+	e.value = v
+	return id, e, nil
+}
+
+// Get returns the live value, which may be read only.
+func (t *Table[V]) Get(hash uint64, key []byte) (v *V, ok bool, err error) {
+	_, e, err := t.lookup(hash, key)
+	if e == nil || e.flags&flagDeleted != 0 {
+		return nil, false, err
+	}
+	e.flags |= flagUsed
+	return &e.value, true, nil
+}
+
+// Update returns the live value to change in place, zero where the key had none,
+// and marks it changed.
+func (t *Table[V]) Update(hash uint64, key []byte) (v *V, existed bool, err error) {
+	id, e, err := t.lookup(hash, key)
+	if err != nil {
+		return nil, false, err
+	}
+	existed = true
+	switch {
+	case e == nil:
+		id, e = t.overlay.insert(hash, key)
+		existed = false
+	case e.flags&flagDeleted != 0:
+		t.overlay.revive(e)
+		existed = false
+	}
+	t.overlay.markDirty(id, e)
+	e.flags |= flagUsed
+	return &e.value, existed, nil
+}
+
+// Delete removes key. One that is absent is no error.
+func (t *Table[V]) Delete(hash uint64, key []byte) error {
+	id, e, err := t.lookup(hash, key)
+	if e != nil {
+		t.overlay.delete(id, e)
+	}
+	return err
+}
+
+// Touch brings what lookups of keys with these hashes need nearer to the
+// processor. Calling it for a few hundred keys that are about to be looked up
+// saves most of the time that a large table spends waiting for memory.
+func (t *Table[V]) Touch(hashes []uint64) { t.overlay.touch(hashes) }
+
+// Barrier encodes what changed since the last barrier as part of checkpoint n, one
+// call of put per key in no particular order. Key and value are those of a changelog record, nil
+// for a deleted key, and valid during the call. A key that came and went since
+// the last barrier is passed over when the store does not have it.
+func (t *Table[V]) Barrier(n int64, put func(key, value []byte) error) error {
+	if err := t.begin(put); err != nil {
+		return err
+	}
+	return t.overlay.barrier(n, func(e *entry[V]) error {
+		t.buf = append(append(t.buf[:0], kindValue), t.overlay.key(e)...)
+		return t.write(e, put)
+	})
+}
+
+// Passed tells the table how far its store is. Deletions up to there are
+// forgotten, and while the table is over its budget, values that have not changed
+// since move to the cache, the ones not used lately first.
+func (t *Table[V]) Passed(m Mark) {
+	moved := t.ledger.pass(m)
+	if moved {
+		t.overlay.passed(func(e *entry[V]) {
+			if t.share.cache != nil {
+				t.share.left(Hash(t.overlay.key(e)), e.change)
+			}
+		})
+	}
+	if t.budget == 0 || t.Bytes() <= t.budget {
+		return
+	}
+	if int64(t.overlay.used) > t.ledger.unsettled() {
+		// Some more than needed go, so that this is not done all the time.
+		goal := t.budget - t.budget/8
+		t.overlay.evict(
+			func() bool { return t.Bytes() <= goal },
+			func(e *entry[V]) {
+				t.complete = false
+				key := t.overlay.key(e)
+				t.evicted(Hash(key), key, e)
+			})
+		t.overlay.shrink()
+	}
+	if t.Bytes() > t.budget {
+		t.store.expedite()
+	}
+}
+
+// Bytes is the memory the overlay holds. What values point to is estimated by
+// their encoded size.
+func (t *Table[V]) Bytes() int64 { return t.bytes(t.overlay.used) }
+
+// Dirty is the memory of entries that cannot leave the overlay, because the store
+// has not passed them.
+func (t *Table[V]) Dirty() int64 { return t.unsettled() }
