@@ -121,13 +121,14 @@ func (r *run) openStore(t *engine.Task, s *step) (*openStored, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
+	closeAll := func(err error) error { return errors.Join(err, store.Close(), db.Close()) }
 	id, end := t.RestoreTo(tp)
 	if err := store.CatchUp(context.Background(), state.Mark{Attempt: id.Attempt, N: id.N, End: end}); err != nil {
-		return nil, errors.Join(err, store.Close())
+		return nil, closeAll(err)
 	}
-	setTable, err := t.OpenStore(s.id, store, tp, end)
+	setTable, err := t.OpenStore(s.id, store, db, tp, end)
 	if err != nil {
-		return nil, errors.Join(err, store.Close())
+		return nil, closeAll(err)
 	}
 	return &openStored{store, setTable}, nil
 }

@@ -50,6 +50,7 @@ type Job struct {
 	o          Options
 	session    *checkpoint.Session
 	attempt    int64
+	begun      map[checkpoint.TaskID]checkpoint.Report // checkpoint 0, when this attempt committed it
 	first      int64 // number of the attempt's first checkpoint after the one it starts from
 	tasks      []*Task
 	sources    []SourceStart
@@ -150,6 +151,7 @@ func (j *Job) begin(ctx context.Context, specs []TaskSpec) error {
 		}
 		reports[s.ID] = r
 	}
+	j.begun = reports
 	if err := j.session.Begin(ctx, reports); err != nil {
 		return fmt.Errorf("stream: job %q: commit checkpoint 0: %w", j.o.Name, err)
 	}
@@ -175,7 +177,7 @@ func (j *Job) openTasks(specs []TaskSpec) error {
 		}
 	}
 	for _, t := range j.tasks {
-		report, _ := j.session.RestoredReport(t.ID)
+		report, _ := j.startingPoint(t.ID)
 		if err := t.open(report); err != nil {
 			return fmt.Errorf("stream: job %q: %w", j.o.Name, err)
 		}
@@ -186,10 +188,18 @@ func (j *Job) openTasks(specs []TaskSpec) error {
 	return nil
 }
 
+// startingPoint is what the task reported in the checkpoint the attempt starts from.
+func (j *Job) startingPoint(id checkpoint.TaskID) (checkpoint.Report, bool) {
+	if r, ok := j.begun[id]; ok {
+		return r, true
+	}
+	return j.session.RestoredReport(id)
+}
+
 // StartOf is where the attempt reads partition p from: the restored position, or
 // the beginning of a partition that was added since.
 func (t *Task) StartOf(p *topic.LogPartition) (topic.LogPosition, error) {
-	if r, ok := t.job.session.RestoredReport(t.ID); ok {
+	if r, ok := t.job.startingPoint(t.ID); ok {
 		for _, in := range r.Inputs {
 			if in.Partition == p.Name() {
 				return in.Next, nil
@@ -203,7 +213,7 @@ func (t *Task) StartOf(p *topic.LogPartition) (topic.LogPosition, error) {
 // the attempt starts from.
 func (t *Task) RestoreTo(changelog topic.TopicPartition) (id checkpoint.ID, end topic.LogPosition) {
 	id, _ = t.job.session.Restored()
-	if r, ok := t.job.session.RestoredReport(t.ID); ok {
+	if r, ok := t.job.startingPoint(t.ID); ok {
 		for _, c := range r.Changelogs {
 			if c.Partition == changelog {
 				return id, c.End

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/thalweg/thalweg/checkpoint"
@@ -18,6 +19,7 @@ type Table interface {
 	Passed(m state.Mark)
 	Bytes() int64
 	Dirty() int64
+	SetBudget(bytes int64)
 }
 
 // store is the state of one step in one task: the table, the store behind it and
@@ -25,6 +27,7 @@ type Table interface {
 type store struct {
 	step      int
 	store     *state.Store
+	db        state.DB // closed after the store
 	table     Table
 	changelog topic.TopicPartition
 	writer    *checkpoint.Writer
@@ -37,14 +40,17 @@ type store struct {
 
 // OpenStore registers the store of a step, brought to where the attempt starts.
 // The table made on it is handed over with SetTable.
-func (t *Task) OpenStore(step int, s *state.Store, changelog topic.TopicPartition, end topic.LogPosition) (setTable func(Table), err error) {
+func (t *Task) OpenStore(step int, s *state.Store, db state.DB, changelog topic.TopicPartition, end topic.LogPosition) (setTable func(Table), err error) {
 	w, err := t.job.session.ChangelogWriter(changelog)
 	if err != nil {
 		return nil, fmt.Errorf("open changelog %s: %w", changelog, err)
 	}
-	st := &store{step: step, store: s, changelog: changelog, writer: w, end: end}
+	st := &store{step: step, store: s, db: db, changelog: changelog, writer: w, end: end}
 	t.stores = append(t.stores, st)
-	return func(table Table) { st.table = table }, nil
+	return func(table Table) {
+		table.SetBudget(t.job.taskBudget)
+		st.table = table
+	}, nil
 }
 
 // barrier appends what changed to the changelog, in the transaction of checkpoint n.
@@ -87,3 +93,5 @@ func (s *store) follow(j *Job, n int64) error {
 	s.table.Passed(s.store.Mark())
 	return nil
 }
+
+func (s *store) close() error { return errors.Join(s.store.Close(), s.db.Close()) }

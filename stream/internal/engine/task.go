@@ -428,7 +428,7 @@ func (t *Task) close() error {
 		in.close()
 	}
 	for _, s := range t.stores {
-		if err := s.store.Close(); err != nil && first == nil {
+		if err := s.close(); err != nil && first == nil {
 			first = err
 		}
 	}
