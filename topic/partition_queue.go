@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,12 +25,21 @@ type ticket struct {
 	index     int32
 }
 
+// appender is what a queue needs of its partition; *log.Partition is one. An
+// error of Write means that the batch is not in the log, one of Acked that it is
+// but may not be as durable as asked.
+type appender interface {
+	Name() log.TopicPartition
+	Write(batch []byte) (log.AppendResult, error)
+	Acked(ctx context.Context, end log.Offset) error
+}
+
 // partitionQueue collects a producer's records of one partition in batches and
 // writes them in order, one batch at a time. While one is in flight the next
 // fills up, so the slower the disk, the larger the batches.
 type partitionQueue struct {
 	s         *sender
-	partition *log.Partition
+	partition appender
 	name      TopicPartition
 	wake      chan struct{} // one token: the writer has something to look at
 
@@ -64,7 +74,7 @@ func (e *queueError) Error() string {
 }
 func (e *queueError) Unwrap() error { return e.err }
 
-func newPartitionQueue(s *sender, p *log.Partition) *partitionQueue {
+func newPartitionQueue(s *sender, p appender) *partitionQueue {
 	return &partitionQueue{s: s, partition: p, name: p.Name(), wake: make(chan struct{}, 1)}
 }
 
@@ -111,7 +121,7 @@ func (q *partitionQueue) admitLocked(size int, serial int64) error {
 		return q.failed
 	case q.open != nil && !q.open.fits(size, q.s.opts.BatchBytes):
 		q.full = append(q.full, q.open)
-		q.open = nil
+		q.open, q.hurried = nil, false
 		q.serial++
 		q.signal()
 	}
@@ -229,7 +239,8 @@ func (q *partitionQueue) take() (b *pendingBatch, wait time.Duration, done bool)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.full) > 0 {
-		b, q.full = q.full[0], q.full[:copy(q.full, q.full[1:])]
+		b = q.full[0]
+		q.full = slices.Delete(q.full, 0, 1)
 		q.flying = b
 		return b, 0, false
 	}
@@ -283,8 +294,8 @@ func (q *partitionQueue) append(b *pendingBatch) (log.Offset, error) {
 	// The batch is in the log, so its numbers are used up whatever comes now.
 	q.sequence = int32((int64(q.sequence) + int64(b.builder.Len())) & math.MaxInt32)
 	if err := q.partition.Acked(context.Background(), res.End.Offset); err != nil {
-		err = q.giveUp(fmt.Errorf("%w: %w", ErrUnknown, err))
-		return -1, err
+		q.giveUp(err)
+		return -1, fmt.Errorf("%w: produce to %s: %w", ErrUnknown, q.name, err)
 	}
 	return res.Base, nil
 }
