@@ -51,7 +51,7 @@ type Job struct {
 	session    *checkpoint.Session
 	attempt    int64
 	begun      map[checkpoint.TaskID]checkpoint.Report // checkpoint 0, when this attempt committed it
-	first      int64 // number of the attempt's first checkpoint after the one it starts from
+	first      int64                                   // number of the attempt's first checkpoint after the one it starts from
 	tasks      []*Task
 	sources    []SourceStart
 	taskBudget int64
