@@ -60,9 +60,10 @@ func TestGroupByShufflesAcrossPartitions(t *testing.T) {
 	app.Stream(in).GroupBy(func(s string) string { return s[:1] }).Count().To(out)
 	d := streamtest.New(t, app)
 	want := map[string]int64{}
+	send := d.Input(in)
 	for i := range 500 {
 		v := string(rune('a'+i%7)) + fmt.Sprint(i)
-		d.Input(in).Send(fmt.Sprint("key", i), v)
+		send.Send(fmt.Sprint("key", i), v)
 		want[v[:1]]++
 	}
 	for k, n := range want {
@@ -172,13 +173,16 @@ func TestAggregatingWindowResultsAgain(t *testing.T) {
 // A bounded run closes every window and ends.
 func TestStopAtClosesEveryWindow(t *testing.T) {
 	in, out := topic.New[string, int]("in").Partitions(2), topic.New[window.Key[string], int64]("out")
-	app := stream.New("bounded").Disorder(time.Hour).StopAt(topic.Offset(3))
+	app := stream.New("bounded").Disorder(time.Hour).StopAt(topic.End())
 	app.Stream(in).GroupBy(func(v int) string { return "k" }).Window(window.Tumbling(10 * ms)).Count().To(out)
 	d := streamtest.New(t, app)
 	for i := range 20 {
 		d.Input(in).SendAt(at(5), fmt.Sprint(i), i)
 	}
-	require.Equal(t, []string{"k [0,10)=6 @5"}, counts(d.Output(out).Records()))
+	require.Equal(t, []string{"k [0,10)=20 @5"}, counts(d.Output(out).Records()))
+	d.Crash()
+	d.Input(in).SendAt(at(5), "after the end", 1)
+	require.Equal(t, []string{"k [0,10)=20 @5"}, counts(d.Output(out).Records()))
 }
 
 // Records without a key or a value are counted where they are skipped.

@@ -250,7 +250,7 @@ func origin(s *step) string {
 			names = append(names, origin(in))
 		}
 	}
-	return strings.Join(names, "+")
+	return strings.Join(names, ".")
 }
 
 // String describes the topology: a line for each step, below what it reads.

@@ -2,6 +2,7 @@ package streamtest
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -22,29 +23,48 @@ type Driver struct {
 	plane   *checkpoint.Plane
 	job     *stream.Manual
 	failure error
+	closers []func() error // of the producers on the present plane
 }
 
 // Epoch is where virtual time begins.
 var Epoch = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// New validates the topology and starts it on an empty node. Everything is released
-// when the test ends.
+// segmentBytes keeps the segments of a test small.
+const segmentBytes = 256 << 10
+
+// New validates the topology and makes an empty node for it. The job starts when the
+// pipeline is first asked to work, so that what is sent before is in the log when it
+// begins. Everything is released when the test ends.
 func New(tb testing.TB, app *stream.Topology) *Driver {
 	tb.Helper()
+	if err := app.Validate(); err != nil {
+		tb.Fatalf("streamtest: %v", err)
+	}
 	d := &Driver{tb: tb, app: app, fs: vfs.NewMem(), now: Epoch}
-	d.start()
+	d.open()
 	tb.Cleanup(d.release)
 	return d
 }
 
-func (d *Driver) start() {
+func (d *Driver) open() {
 	d.tb.Helper()
-	plane, err := checkpoint.Open("node", checkpoint.PlaneOptions{FS: d.fs, Now: d.Now, SyncInterval: -1})
+	o := checkpoint.PlaneOptions{FS: d.fs, Now: d.Now, SyncInterval: -1}
+	o.Log.SegmentBytes = segmentBytes
+	plane, err := checkpoint.Open("node", o)
 	if err != nil {
 		d.tb.Fatalf("streamtest: open the log: %v", err)
 	}
 	d.plane = plane
-	d.job, err = stream.StartManual(context.Background(), stream.Env{Plane: plane, Backend: state.Memory(), StateDir: "state", Now: d.Now}, d.app)
+}
+
+// start starts the job, unless it is running.
+func (d *Driver) start() {
+	d.tb.Helper()
+	if d.job != nil {
+		return
+	}
+	var err error
+	d.job, err = stream.StartManual(context.Background(), stream.Env{Plane: d.plane, Backend: state.Memory(), StateDir: "state", Now: d.Now}, d.app)
 	if err != nil {
 		d.tb.Fatalf("streamtest: start: %v", err)
 	}
@@ -54,9 +74,18 @@ func (d *Driver) release() {
 	if d.job != nil {
 		d.job.Kill()
 	}
-	if err := d.plane.Close(); err != nil && d.failure == nil {
+	if err := d.closePlane(); err != nil && d.failure == nil {
 		d.tb.Errorf("streamtest: close the log: %v", err)
 	}
+}
+
+func (d *Driver) closePlane() error {
+	var errs []error
+	for _, f := range d.closers {
+		errs = append(errs, f())
+	}
+	d.closers = nil
+	return errors.Join(append(errs, d.plane.Close())...)
 }
 
 // Now is the present virtual time.
@@ -68,6 +97,7 @@ func (d *Driver) settle() bool {
 	if d.failure != nil {
 		return false
 	}
+	d.start()
 	if err := d.job.Settle(); err != nil {
 		d.failure = err
 		return false
@@ -118,11 +148,14 @@ func (d *Driver) Process() {
 func (d *Driver) Crash() {
 	d.tb.Helper()
 	image := d.fs.Kill()
-	d.job.Kill()
-	d.job = nil
-	_ = d.plane.Close() // its files are those of the dead process
+	if d.job != nil {
+		d.job.Kill()
+		d.job = nil
+	}
+	_ = d.closePlane() // its files are those of the dead process
 	d.fs = image
 	d.failure = nil
+	d.open()
 	d.start()
 }
 
@@ -133,7 +166,11 @@ func (d *Driver) Failure() error {
 }
 
 // Status is the job's.
-func (d *Driver) Status() stream.Status { return d.job.Status() }
+func (d *Driver) Status() stream.Status {
+	d.tb.Helper()
+	d.mustSettle()
+	return d.job.Status()
+}
 
 // Input returns a way to send records to a topic that the topology reads.
 func (d *Driver) Input[K, V any](t topic.Topic[K, V]) *Input[K, V] {
@@ -142,8 +179,10 @@ func (d *Driver) Input[K, V any](t topic.Topic[K, V]) *Input[K, V] {
 
 // Input sends records to a topic.
 type Input[K, V any] struct {
-	d     *Driver
-	topic topic.Topic[K, V]
+	d        *Driver
+	topic    topic.Topic[K, V]
+	plane    *checkpoint.Plane // of producer
+	producer *topic.Producer[K, V]
 }
 
 // Send appends a record with the present virtual time, or the event time that the
@@ -164,12 +203,15 @@ func (in *Input[K, V]) SendAt(at time.Time, k K, v V) {
 func (in *Input[K, V]) SendRecord(r topic.Record[K, V]) {
 	in.d.tb.Helper()
 	ctx := context.Background()
-	p, err := topic.NewProducer(ctx, node{in.d.plane}, in.topic, topic.ProducerOptions{})
-	if err == nil {
-		_, _, err = p.SendRecord(ctx, r)
+	var err error
+	if in.plane != in.d.plane {
+		if in.producer, err = topic.NewProducer(ctx, node{in.d.plane}, in.topic, topic.ProducerOptions{}); err == nil {
+			in.plane = in.d.plane
+			in.d.closers = append(in.d.closers, in.producer.Close)
+		}
 	}
 	if err == nil {
-		err = p.Close()
+		_, _, err = in.producer.SendRecord(ctx, r)
 	}
 	if err != nil {
 		in.d.tb.Fatalf("streamtest: send to %s: %v", in.topic.Name(), err)
