@@ -314,10 +314,16 @@ func (s *Session) overLocked() error {
 // Hooks.Barrier before it returns, or, while another hook is running, lets that one
 // return first.
 func (s *Session) Trigger() (started bool) {
+	_, started = s.TriggerNext()
+	return started
+}
+
+// TriggerNext is Trigger, and tells the number of the checkpoint it started.
+func (s *Session) TriggerNext() (n int64, started bool) {
 	s.mu.Lock()
 	if s.gate.state != gateOpen {
 		s.mu.Unlock()
-		return false
+		return 0, false
 	}
 	id, started := s.coord.trigger()
 	if started && s.opts.Hooks.Barrier != nil {
@@ -325,7 +331,7 @@ func (s *Session) Trigger() (started bool) {
 	}
 	s.mu.Unlock()
 	s.callHooks()
-	return started
+	return id.N, started
 }
 
 // Report hands in a task's report for barrier n. It does not wait for a disk: once
