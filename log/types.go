@@ -81,10 +81,21 @@ const (
 // SyncEvery makes data durable at least every d; appends do not wait for it.
 func SyncEvery(d time.Duration) Sync { return Sync(d) }
 
+func (s Sync) String() string {
+	switch {
+	case s == SyncByOS:
+		return "by the operating system"
+	case s == SyncAlways:
+		return "always"
+	}
+	return "every " + time.Duration(s).String()
+}
+
 var (
 	ErrClosed           = errors.New("log: closed")
 	ErrOffsetOutOfRange = errors.New("log: offset out of range")
 	ErrFenced           = errors.New("log: producer is fenced: its owner or its transaction has ended")
+	ErrUnknownOwner     = errors.New("log: owner of the producer id is not known here yet")
 	ErrOutOfOrder       = errors.New("log: sequence number out of order")
 	ErrUnknownTopic     = errors.New("log: unknown topic")
 	ErrTopicExists      = errors.New("log: topic exists with other settings")

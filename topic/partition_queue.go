@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,12 +25,19 @@ type ticket struct {
 	index     int32
 }
 
+// appender is what a queue needs of its partition; *log.Partition is one. An
+// Append that fails but returns where the batch went has written it.
+type appender interface {
+	Name() log.TopicPartition
+	Append(ctx context.Context, batch []byte) (log.AppendResult, error)
+}
+
 // partitionQueue collects a producer's records of one partition in batches and
 // writes them in order, one batch at a time. While one is in flight the next
 // fills up, so the slower the disk, the larger the batches.
 type partitionQueue struct {
 	s         *sender
-	partition *log.Partition
+	partition appender
 	name      TopicPartition
 	wake      chan struct{} // one token: the writer has something to look at
 
@@ -64,7 +72,7 @@ func (e *queueError) Error() string {
 }
 func (e *queueError) Unwrap() error { return e.err }
 
-func newPartitionQueue(s *sender, p *log.Partition) *partitionQueue {
+func newPartitionQueue(s *sender, p appender) *partitionQueue {
 	return &partitionQueue{s: s, partition: p, name: p.Name(), wake: make(chan struct{}, 1)}
 }
 
@@ -111,7 +119,7 @@ func (q *partitionQueue) admitLocked(size int, serial int64) error {
 		return q.failed
 	case q.open != nil && !q.open.fits(size, q.s.opts.BatchBytes):
 		q.full = append(q.full, q.open)
-		q.open = nil
+		q.open, q.hurried = nil, false
 		q.serial++
 		q.signal()
 	}
@@ -229,7 +237,8 @@ func (q *partitionQueue) take() (b *pendingBatch, wait time.Duration, done bool)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.full) > 0 {
-		b, q.full = q.full[0], q.full[:copy(q.full, q.full[1:])]
+		b = q.full[0]
+		q.full = slices.Delete(q.full, 0, 1)
 		q.flying = b
 		return b, 0, false
 	}
@@ -275,30 +284,25 @@ func (q *partitionQueue) append(b *pendingBatch) (log.Offset, error) {
 	if q.failed != nil {
 		return -1, q.failed
 	}
-	batch := b.builder.Finish(log.Producer{ID: q.s.id, Sequence: q.sequence})
-	res, err := q.partition.Write(batch)
-	if err != nil {
-		return -1, q.refused(b, err)
+	n := b.builder.Len()
+	res, err := q.partition.Append(context.Background(), b.builder.Finish(log.Producer{ID: q.s.id, Sequence: q.sequence}))
+	written := res.End.Offset > 0
+	if written { // its numbers are used up whatever else may be wrong
+		q.sequence = int32((int64(q.sequence) + int64(n)) & math.MaxInt32)
 	}
-	// The batch is in the log, so its numbers are used up whatever comes now.
-	q.sequence = int32((int64(q.sequence) + int64(b.builder.Len())) & math.MaxInt32)
-	if err := q.partition.Acked(context.Background(), res.End.Offset); err != nil {
-		err = q.giveUp(fmt.Errorf("%w: %w", ErrUnknown, err))
-		return -1, err
-	}
-	return res.Base, nil
-}
-
-// refused explains why the log did not take b, and gives the queue up unless
-// another batch may fare better.
-func (q *partitionQueue) refused(b *pendingBatch, err error) error {
 	switch {
-	case errors.Is(err, log.ErrTooLarge):
-		return fmt.Errorf("topic: produce to %s: a batch of %d bytes, %d records: %w", q.name, b.builder.Size(), b.builder.Len(), err)
-	case errors.Is(err, log.ErrClosed), errors.Is(err, log.ErrOffline), errors.Is(err, log.ErrFenced), errors.Is(err, log.ErrOutOfOrder):
-		return q.giveUp(err)
+	case err == nil:
+		return res.Base, nil
+	case written || errors.Is(err, log.ErrOffline):
+		// Written, but maybe not as durable as asked; or the write itself failed,
+		// after which recovery may still find the batch whole.
+		q.giveUp(err)
+		return -1, fmt.Errorf("%w: produce to %s: %w", ErrUnknown, q.name, err)
+	case errors.Is(err, log.ErrClosed) || errors.Is(err, log.ErrFenced) || errors.Is(err, log.ErrOutOfOrder):
+		return -1, q.giveUp(err)
 	}
-	return fmt.Errorf("topic: produce to %s: %w", q.name, err)
+	// Another batch may fare better.
+	return -1, fmt.Errorf("topic: produce %d records to %s: %w", n, q.name, err)
 }
 
 // giveUp makes err the answer to every record of the queue that is not written.

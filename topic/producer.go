@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"sync"
 	"time"
-	"unsafe"
 
 	"github.com/thalweg/thalweg/log"
 	"github.com/thalweg/thalweg/topic/codec"
@@ -22,8 +21,8 @@ type Producer[K, V any] struct {
 	topic   Topic[K, V]
 	keys    codec.Codec[K]
 	values  codec.Codec[V]
-	noKey   func(k *K) bool // tells a key that is none; nil where every key is one
-	n       int             // partitions
+	absence absence // which keys are none
+	n       int     // partitions
 	now     func() time.Time
 	node    Node
 	id      log.ProducerID
@@ -60,18 +59,23 @@ func NewProducer[K, V any](ctx context.Context, n Node, t Topic[K, V], o Produce
 	if err != nil {
 		return nil, fmt.Errorf("topic: acquire a producer id for %q: %w", t.name, err)
 	}
+	return newProducer(n, t, keys, values, id, partitions, o), nil
+}
+
+// newProducer returns a producer with resolved options.
+func newProducer[K, V any, P appender](n Node, t Topic[K, V], keys codec.Codec[K], values codec.Codec[V], id log.ProducerID, partitions []P, o ProducerOptions) *Producer[K, V] {
 	return &Producer[K, V]{
 		topic:   t,
 		keys:    keys,
 		values:  values,
-		noKey:   noKeyFunc[K](),
+		absence: absenceOf[K](),
 		n:       len(partitions),
 		now:     o.Now,
 		node:    n,
 		id:      id,
 		sender:  newSender(t.name, id, partitions, o),
 		scratch: sync.Pool{New: func() any { return &scratch{key: make([]byte, 0, 64), value: make([]byte, 0, 256)} }},
-	}, nil
+	}
 }
 
 // Send writes one record and returns when it is as durable as the topic asks.
@@ -169,7 +173,7 @@ func (p *Producer[K, V]) put(ctx context.Context, r *Record[K, V], w want) (tick
 func (p *Producer[K, V]) encode(s *scratch, r *Record[K, V]) (entry, error) {
 	e := entry{headers: r.Headers, partition: anyPartition}
 	var err error
-	if !r.NoKey && (p.noKey == nil || !p.noKey(&r.Key)) {
+	if !r.NoKey && !absent(p.absence, &r.Key) {
 		if s.key, err = p.keys.Append(s.key[:0], r.Key); err != nil {
 			return e, p.encodeError("key", reflect.TypeFor[K](), err)
 		}
@@ -210,20 +214,4 @@ func (p *Producer[K, V]) encode(s *scratch, r *Record[K, V]) (entry, error) {
 
 func (p *Producer[K, V]) encodeError(part string, t reflect.Type, err error) error {
 	return &CodecError{Topic: p.topic.name, Partition: -1, Offset: -1, Part: part, Type: t.String(), Err: err}
-}
-
-// noKeyFunc returns a function that tells a key of type K that is none: nil
-// where K has a nil, always where K has no content. It returns nil if there is
-// no such key.
-func noKeyFunc[K any]() func(k *K) bool {
-	t := reflect.TypeFor[K]()
-	switch t.Kind() {
-	case reflect.Slice, reflect.Pointer, reflect.Map, reflect.Interface, reflect.Chan, reflect.Func, reflect.UnsafePointer:
-		// The first word of each of these is nil exactly if the value is.
-		return func(k *K) bool { return *(*unsafe.Pointer)(unsafe.Pointer(k)) == nil }
-	}
-	if t.Size() == 0 {
-		return func(*K) bool { return true }
-	}
-	return nil
 }

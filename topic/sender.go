@@ -37,7 +37,7 @@ type sender struct {
 	unknown bool  // one of them matched ErrUnknown
 }
 
-func newSender(topic string, id log.ProducerID, partitions []*log.Partition, o ProducerOptions) *sender {
+func newSender[P appender](topic string, id log.ProducerID, partitions []P, o ProducerOptions) *sender {
 	s := &sender{
 		topic:  topic,
 		id:     id,

@@ -1,0 +1,136 @@
+package log
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/thalweg/thalweg/internal/vfs"
+)
+
+const (
+	defaultSegmentBytes   = 64 << 20
+	defaultSegmentAge     = 7 * 24 * time.Hour
+	defaultIndexInterval  = 4 << 10
+	defaultMaxBatchBytes  = 16 << 20
+	defaultProducerExpiry = 7 * 24 * time.Hour
+)
+
+// Options configures Open. The zero value suits production.
+type Options struct {
+	// FS is where the files are. Nil means the operating system's file system.
+	FS vfs.FS
+
+	// Now is the wall clock, for the age of segments and producers and the time
+	// in markers. Nil means time.Now. A clock that jumps makes a segment roll or
+	// a producer expire early or late, and nothing else.
+	Now func() time.Time
+
+	// SegmentBytes is the size at which a segment is sealed, for topics that do
+	// not say it themselves. Zero means 64 MiB; the most is 2 GiB less one byte.
+	SegmentBytes int64
+
+	// SegmentAge seals a segment whose first batch was appended this long ago.
+	// Zero means 7 days, negative means never. The age starts anew with the
+	// process.
+	SegmentAge time.Duration
+
+	// IndexIntervalBytes is how many bytes of batches share an index entry. Zero
+	// means 4 KiB.
+	IndexIntervalBytes int64
+
+	// MaxBatchBytes is the largest encoded batch accepted. Zero means 16 MiB.
+	MaxBatchBytes int
+
+	// ProducerExpiry is how long the last batches of an idle producer id are
+	// remembered, so that a repetition is recognised. Zero means 7 days, negative
+	// means for ever. An id with an open transaction never expires.
+	ProducerExpiry time.Duration
+
+	// Logger receives structured events. Nil discards them.
+	Logger *slog.Logger
+}
+
+// withDefaults returns a resolved copy, or an error that names the field out of
+// range.
+func (o Options) withDefaults() (Options, error) {
+	if o.FS == nil {
+		o.FS = vfs.OS()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.SegmentBytes == 0 {
+		o.SegmentBytes = defaultSegmentBytes
+	}
+	if o.SegmentAge == 0 {
+		o.SegmentAge = defaultSegmentAge
+	}
+	if o.IndexIntervalBytes == 0 {
+		o.IndexIntervalBytes = defaultIndexInterval
+	}
+	if o.MaxBatchBytes == 0 {
+		o.MaxBatchBytes = defaultMaxBatchBytes
+	}
+	if o.ProducerExpiry == 0 {
+		o.ProducerExpiry = defaultProducerExpiry
+	}
+	switch {
+	case o.SegmentBytes < 0 || o.SegmentBytes > math.MaxInt32:
+		return o, fmt.Errorf("log: Options.SegmentBytes is %d, allowed is 1 to %d", o.SegmentBytes, math.MaxInt32)
+	case o.IndexIntervalBytes < 0:
+		return o, fmt.Errorf("log: Options.IndexIntervalBytes is %d, it cannot be negative", o.IndexIntervalBytes)
+	case o.MaxBatchBytes < batchHeaderBytes || o.MaxBatchBytes > math.MaxInt32:
+		return o, fmt.Errorf("log: Options.MaxBatchBytes is %d, allowed is %d to %d", o.MaxBatchBytes, batchHeaderBytes, math.MaxInt32)
+	}
+	return o, nil
+}
+
+// TopicSpec is what a topic is created with.
+type TopicSpec struct {
+	// Partitions is their number, at least 1.
+	Partitions int
+
+	// Sync says when appended data is made durable.
+	Sync Sync
+
+	// SegmentBytes is the size at which a segment is sealed. Zero means
+	// Options.SegmentBytes.
+	SegmentBytes int64
+
+	// Compact asks for the newest record of each key only. It is recorded with
+	// the topic; nothing compacts yet.
+	Compact bool
+}
+
+func (s TopicSpec) validate() error {
+	switch {
+	case s.Partitions < 1:
+		return fmt.Errorf("log: TopicSpec.Partitions is %d, at least 1 is needed", s.Partitions)
+	case s.Partitions > math.MaxInt32:
+		return fmt.Errorf("log: TopicSpec.Partitions is %d, at most %d are possible", s.Partitions, math.MaxInt32)
+	case s.SegmentBytes < 0 || s.SegmentBytes > math.MaxInt32:
+		return fmt.Errorf("log: TopicSpec.SegmentBytes is %d, allowed is 0 to %d", s.SegmentBytes, math.MaxInt32)
+	case s.Sync < SyncAlways:
+		return fmt.Errorf("log: TopicSpec.Sync is %d, which is no policy", int64(s.Sync))
+	}
+	return nil
+}
+
+// differences names the fields in which s and asked differ, with both values.
+func (s TopicSpec) differences(asked TopicSpec) (diffs []string) {
+	differ := func(field string, has, wants any) {
+		if has != wants {
+			diffs = append(diffs, fmt.Sprintf("%s is %v, asked for is %v", field, has, wants))
+		}
+	}
+	differ("Partitions", s.Partitions, asked.Partitions)
+	differ("Sync", s.Sync, asked.Sync)
+	differ("SegmentBytes", s.SegmentBytes, asked.SegmentBytes)
+	differ("Compact", s.Compact, asked.Compact)
+	return diffs
+}

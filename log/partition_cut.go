@@ -1,0 +1,307 @@
+package log
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/thalweg/thalweg/internal/vfs"
+)
+
+// TruncateTo removes all records at end and above. A batch that holds end goes as
+// a whole, so the log may end below. Readers keep what they pinned; those that
+// stand above the new end get ErrOffsetOutOfRange. The next batch is written in a
+// new leader epoch. A failure takes the partition offline.
+func (p *Partition) TruncateTo(end Offset) error {
+	p.syncMu.Lock()
+	defer p.syncMu.Unlock()
+	p.mu.Lock()
+	cut, err := p.truncateLocked(end)
+	p.mu.Unlock()
+	if cut {
+		p.advanced()
+	}
+	return err
+}
+
+func (p *Partition) truncateLocked(end Offset) (cut bool, err error) {
+	if err := p.usable(); err != nil {
+		return false, err
+	}
+	if end >= Offset(p.end.Load()) {
+		return false, nil
+	}
+	if err := p.checkRange(end); err != nil {
+		return false, err
+	}
+	segments := *p.segments.Load()
+	at := find(segments, end)
+	split := segments[at]
+	position, err := split.seek(end, split.end.Load())
+	if err != nil {
+		return false, err
+	}
+	if position < split.end.Load() {
+		b, err := split.batchAt(position)
+		if err != nil {
+			return false, err
+		}
+		end = b.Base
+	}
+
+	// Readers stop below end before anything changes under them, and the recovery
+	// point must not promise what is about to go.
+	p.end.Store(int64(end))
+	p.durable.Store(min(p.durable.Load(), int64(end)))
+	p.wanted.Store(min(p.wanted.Load(), int64(end)))
+	p.publishTruncatedLocked(end)
+	err = p.log.Checkpoint()
+	if err == nil {
+		err = p.cutSegmentsLocked(at, position, end)
+	}
+	if err != nil {
+		return true, p.fail(fmt.Errorf("truncate to offset %d: %w", end, err))
+	}
+	return true, nil
+}
+
+// publishTruncatedLocked lowers what readers see; the producers are still those
+// of the longer log.
+func (p *Partition) publishTruncatedLocked(end Offset) {
+	p.stable.Store(min(p.stable.Load(), int64(end)))
+	p.high.Store(min(p.high.Load(), int64(end)))
+}
+
+// cutSegmentsLocked replaces the segment at the given index by its first position
+// bytes and removes those after it. The old file is not cut, since readers may
+// have it mapped: its beginning is copied and renamed over it.
+func (p *Partition) cutSegmentsLocked(at int, position int64, end Offset) error {
+	segments := *p.segments.Load()
+	split := segments[at]
+	files := p.files()
+	for _, s := range slices.Backward(segments[at+1:]) {
+		if err := errors.Join(s.closeFile(), s.remove()); err != nil {
+			return err
+		}
+	}
+	snapshots, err := p.removeSnapshots(func(offset Offset) bool { return offset > end })
+	if err != nil {
+		return err
+	}
+	if err := split.removeIndexes(); err != nil {
+		return err
+	}
+	// No segment may survive its predecessor's end.
+	if err := files.SyncDir(p.dir); err != nil {
+		return err
+	}
+	if err := copyPrefix(files, split, position); err != nil {
+		return err
+	}
+	active, err := openSegment(files, p.dir, split.base, p.capacity, p.options.IndexIntervalBytes)
+	if err != nil {
+		return err
+	}
+	if found := active.scan(position, scanOptions{gaps: p.spec.Compact}); found.fault != nil || found.next != end {
+		active.unpin()
+		return errors.Join(fmt.Errorf("the copy ends at offset %d: %w", found.next, found.fault), active.closeFile())
+	}
+	active.since = p.options.Now()
+
+	known := p.epochs.Load().truncate(end)
+	last, _ := p.epochs.Load().last()
+	p.epoch = max(p.epoch, last+1)
+	kept := p.aborted.Load().between(0, end)
+	p.epochs.Store(&known)
+	p.aborted.Store(&kept)
+	if len(known) > 0 {
+		if err := replaceFile(files, path.Join(p.dir, leaderEpochFile), encodeEpochs(known)); err != nil {
+			return err
+		}
+	}
+
+	shorter := append(slices.Clone(segments[:at]), active)
+	p.segments.Store(&shorter)
+	p.generation.Add(1)
+	for _, s := range segments[at:] {
+		_ = s.closeFile()
+		s.unpin()
+	}
+	p.unsynced = slices.DeleteFunc(slices.Clone(p.unsynced), func(s *segment) bool { return s.base >= split.base })
+	if err := p.reloadProducersLocked(snapshots, end); err != nil {
+		return err
+	}
+	p.publishLocked()
+	return nil
+}
+
+// reloadProducersLocked rebuilds the producers as they were at end.
+func (p *Partition) reloadProducersLocked(snapshots []Offset, end Offset) error {
+	again, from := p.loadSnapshot(snapshots, end)
+	again.owners = p.producers.owners
+	now := p.options.Now().UnixMilli()
+	for _, s := range *p.segments.Load() {
+		if s.next <= from {
+			continue
+		}
+		err := s.eachBatch(max(from, s.base), func(b *Batch) error {
+			_, _, err := again.replay(b, now)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if again.owners != nil {
+		again.setOwners(again.owners)
+	}
+	p.producers = again
+	return nil
+}
+
+// copyPrefix replaces a segment's file by its first n bytes, durably.
+func copyPrefix(files vfs.FS, s *segment, n int64) error {
+	temporary := s.name(logSuffix) + temporarySuffix
+	f, err := files.Create(temporary)
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		_, err = f.WriteAt(s.data[:n], 0)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = files.Rename(temporary, s.name(logSuffix))
+	}
+	if err == nil {
+		err = files.SyncDir(s.dir)
+	}
+	return err
+}
+
+// DeleteBefore moves the log start to off and drops segments wholly below it. An
+// off at or below the start changes nothing; one above the high watermark is
+// ErrOffsetOutOfRange. What producers wrote is remembered all the same.
+func (p *Partition) DeleteBefore(off Offset) error {
+	if off <= p.Start() {
+		return nil
+	}
+	// Together with the data the snapshots become durable from which producers
+	// are rebuilt once the records are gone.
+	if err := p.Sync(context.Background()); err != nil {
+		return err
+	}
+	p.syncMu.Lock()
+	defer p.syncMu.Unlock()
+	if err := p.usable(); err != nil {
+		return err
+	}
+	if off <= p.Start() {
+		return nil
+	}
+	if high := p.HighWatermark(); off > high {
+		return fmt.Errorf("%w: delete before %d, but the high watermark of %s is %d", ErrOffsetOutOfRange, off, p.name, high)
+	}
+	// Segments that are not synced yet stay for the next time: so does all they
+	// need for a restart.
+	p.mu.Lock()
+	segments, unsynced := *p.segments.Load(), p.unsynced
+	p.mu.Unlock()
+	n := 0
+	for n+1 < len(segments) && segments[n+1].base <= off && !slices.Contains(unsynced, segments[n]) {
+		n++
+	}
+	if n > 0 {
+		if err := p.ensureSnapshot(segments[n].base); err != nil {
+			return err
+		}
+	}
+	before := p.start.Swap(int64(off))
+	if err := p.log.Checkpoint(); err != nil {
+		p.start.Store(before)
+		return err
+	}
+	p.mu.Lock()
+	kept := slices.Clone((*p.segments.Load())[n:]) // appends may have added one
+	p.segments.Store(&kept)
+	known := p.epochs.Load().deleteBefore(off)
+	p.epochs.Store(&known)
+	aborted := p.aborted.Load().between(off, maxOffset)
+	p.aborted.Store(&aborted)
+	p.mu.Unlock()
+	return p.removeDropped(segments[:n])
+}
+
+// ensureSnapshot makes sure that producers can be rebuilt from the segment
+// with the given base on. The sync loop has written the snapshot, unless that
+// failed.
+func (p *Partition) ensureSnapshot(base Offset) error {
+	name := path.Join(p.dir, offsetName(base, snapshotSuffix))
+	if b, err := readSmallFile(p.files(), name); err == nil {
+		if _, err := decodeSnapshot(b, p.options.ProducerExpiry); err == nil {
+			return nil
+		}
+	}
+	files, err := p.listFiles()
+	if err != nil {
+		return err
+	}
+	at, from := p.loadSnapshot(files.snapshots, base)
+	now := p.options.Now().UnixMilli()
+	for _, s := range *p.segments.Load() {
+		if s.next <= from || s.base >= base {
+			continue
+		}
+		err := s.eachBatch(max(from, s.base), func(b *Batch) error {
+			_, _, err := at.replay(b, now)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return replaceFile(p.files(), name, at.encodeSnapshot(now))
+}
+
+// removeDropped removes segments that are no longer part of the log, the oldest
+// first, and the snapshots only they needed.
+func (p *Partition) removeDropped(dropped []*segment) error {
+	if len(dropped) == 0 {
+		return nil
+	}
+	var err error
+	for _, s := range dropped {
+		err = errors.Join(err, s.closeFile(), s.remove())
+		s.unpin()
+	}
+	first := (*p.segments.Load())[0].base
+	_, snapshotErr := p.removeSnapshots(func(offset Offset) bool { return offset < first })
+	if err = errors.Join(err, snapshotErr, p.files().SyncDir(p.dir)); err != nil {
+		return fmt.Errorf("remove deleted segments of %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// removeSnapshots removes the snapshots for which gone is true and returns the
+// offsets of the others.
+func (p *Partition) removeSnapshots(gone func(Offset) bool) (left []Offset, err error) {
+	files, err := p.listFiles()
+	if err != nil {
+		return nil, err
+	}
+	for _, offset := range files.snapshots {
+		if !gone(offset) {
+			left = append(left, offset)
+			continue
+		}
+		if err := removeIfPresent(p.files(), path.Join(p.dir, offsetName(offset, snapshotSuffix))); err != nil {
+			return nil, err
+		}
+	}
+	return left, nil
+}

@@ -1,0 +1,233 @@
+package log
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/thalweg/thalweg/internal/vfs"
+)
+
+// Reader reads batches in order. It is for one goroutine. It pins the segment it
+// reads, so that what Next returned stays readable even when the segment is
+// deleted meanwhile.
+type Reader struct {
+	p         *Partition
+	isolation Isolation
+	next      Offset // offset after the last batch returned or passed over
+
+	segment    *segment // pinned; nil before the first Next and after Close
+	position   int64    // of the batch with next, in segment
+	generation uint64   // of the partition's segments when segment was found
+	batch      Batch
+
+	// The epoch of the records in [epochFrom, epochTo), against which batches are
+	// checked: it is not part of their checksum.
+	epoch              LeaderEpoch
+	epochFrom, epochTo Offset
+
+	lastEpoch LeaderEpoch // of the batch before next
+	hasLast   bool        // lastEpoch is valid
+	closed    bool
+}
+
+// Reader returns a reader positioned at from. An offset outside [Start, End] is
+// ErrOffsetOutOfRange at the first Next. Close it when done.
+func (p *Partition) Reader(from Offset, iso Isolation) *Reader {
+	return &Reader{p: p, isolation: iso, next: from}
+}
+
+// limit is the offset at which readers of the isolation stop.
+func (p *Partition) limit(iso Isolation) Offset {
+	if iso == ReadCommitted {
+		return Offset(p.stable.Load())
+	}
+	return Offset(p.high.Load())
+}
+
+// Next returns the next data batch that holds a readable record at or after the
+// position, or io.EOF when there is none yet; control batches and, by isolation,
+// aborted ones are passed over. The batch is valid until the next call of a method
+// of the Reader. It never blocks.
+//
+// A position that was deleted or cut away, or is beyond the end, is
+// ErrOffsetOutOfRange; the reader stays where it is. A batch that is not what was
+// written is a *CorruptionError.
+func (r *Reader) Next() (*Batch, error) {
+	p := r.p
+	if r.closed || p.closed.Load() {
+		return nil, ErrClosed
+	}
+	if int64(r.next) < p.start.Load() {
+		return nil, p.checkRange(r.next)
+	}
+	// The limit comes before the generation: what is below the limit now is not
+	// cut away without the generation growing first.
+	limit := p.limit(r.isolation)
+	for r.next < limit {
+		if r.segment == nil || r.generation != p.generation.Load() || r.position >= r.segment.end.Load() {
+			if err := r.locate(); err != nil {
+				return nil, err
+			}
+		}
+		if err := r.read(); err != nil {
+			return nil, err
+		}
+		b := &r.batch
+		r.position += int64(len(b.Bytes))
+		if b.Last < r.next {
+			continue // possible only where compaction left a gap
+		}
+		b.First = max(b.Base, r.next)
+		r.next = b.Last + 1
+		r.lastEpoch, r.hasLast = b.Epoch, true
+		if b.Control {
+			continue
+		}
+		if b.Producer.Transactional && r.isolation != ReadUncommitted && p.aborted.Load().hides(b.Producer.ID, b.Base) {
+			continue
+		}
+		return b, nil
+	}
+	if int64(r.next) > p.end.Load() {
+		return nil, p.checkRange(r.next)
+	}
+	return nil, io.EOF
+}
+
+// locate pins the segment that holds next and finds its batch there.
+func (r *Reader) locate() error {
+	p := r.p
+	for {
+		// The generation comes first: with a new one come its segments.
+		r.generation = p.generation.Load()
+		segments := *p.segments.Load()
+		s := segments[find(segments, r.next)]
+		if s == r.segment {
+			if r.position >= s.end.Load() {
+				return &CorruptionError{File: s.name(logSuffix), Position: r.position, Offset: r.next,
+					Cause: errors.New("the segment ends before the offset")}
+			}
+			return nil
+		}
+		if !s.pin() {
+			if p.closed.Load() {
+				return ErrClosed
+			}
+			if err := p.checkRange(r.next); err != nil {
+				return err
+			}
+			continue // deleted since the list was read
+		}
+		r.release()
+		r.segment = s
+		position, err := s.seek(r.next, s.end.Load())
+		if err != nil {
+			r.release()
+			return err
+		}
+		r.position = position
+		r.epochTo = 0
+		if position < s.end.Load() {
+			return nil
+		}
+		// A gap that compaction left before the next segment.
+		if i := find(segments, r.next); i+1 < len(segments) && r.p.spec.Compact {
+			r.next = segments[i+1].base
+			continue
+		}
+	}
+}
+
+// read checks and decodes the batch at the position.
+func (r *Reader) read() (err error) {
+	s := r.segment
+	if err := r.parse(s.data[r.position:s.end.Load()]); err != nil {
+		return &CorruptionError{File: s.name(logSuffix), Position: r.position, Offset: r.next, Cause: err}
+	}
+	b := &r.batch
+	// Neither base offset nor epoch is part of the checksum.
+	if b.Base > r.next && !r.p.spec.Compact || b.Last < r.next && !r.p.spec.Compact {
+		return &CorruptionError{File: s.name(logSuffix), Position: r.position, Offset: r.next,
+			Cause: fmt.Errorf("%w: it has offsets %d to %d", ErrInvalidBatch, b.Base, b.Last)}
+	}
+	if b.Base < r.epochFrom || b.Base >= r.epochTo || b.Epoch != r.epoch {
+		return r.checkEpoch()
+	}
+	return nil
+}
+
+func (r *Reader) parse(b []byte) error {
+	return vfs.Guard(func() (err error) {
+		r.batch, err = ParseBatch(b)
+		return err
+	})
+}
+
+// checkEpoch compares the batch's epoch with what the leader epoch file says.
+func (r *Reader) checkEpoch() error {
+	epoch, from, to, ok := r.p.epochs.Load().at(r.batch.Base)
+	if !ok {
+		return nil // older than the first epoch known
+	}
+	r.epoch, r.epochFrom, r.epochTo = epoch, from, to
+	if r.batch.Epoch != epoch {
+		return &CorruptionError{File: r.segment.name(logSuffix), Position: r.position, Offset: r.next,
+			Cause: fmt.Errorf("%w: leader epoch is %d, that of the offset is %d", ErrInvalidBatch, r.batch.Epoch, epoch)}
+	}
+	return nil
+}
+
+// Offset is the offset after the last batch returned or passed over.
+func (r *Reader) Offset() Offset { return r.next }
+
+// Position is Offset with the epoch of the batch before it.
+func (r *Reader) Position() Position {
+	if r.hasLast {
+		return Position{Offset: r.next, Epoch: r.lastEpoch}
+	}
+	return Position{Offset: r.next, Epoch: r.p.epochs.Load().before(r.next)}
+}
+
+// Seek makes off the position.
+func (r *Reader) Seek(off Offset) {
+	r.release()
+	r.next, r.hasLast = off, false
+}
+
+// Wait returns once Next may have something new, or ctx ends. It fails with
+// ErrClosed and, since nothing new can come, with ErrOffline.
+func (r *Reader) Wait(ctx context.Context) error {
+	p := r.p
+	for {
+		changed := p.progress.wait()
+		switch {
+		case r.closed || p.closed.Load():
+			return ErrClosed
+		case r.next < p.limit(r.isolation), int64(r.next) < p.start.Load(), int64(r.next) > p.end.Load():
+			return nil
+		case p.failed.Load() != nil:
+			return p.offline()
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Close releases the segment the reader pins. The batch returned last is not
+// valid any more.
+func (r *Reader) Close() {
+	r.release()
+	r.closed = true
+}
+
+func (r *Reader) release() {
+	if r.segment != nil {
+		r.segment.unpin()
+		r.segment = nil
+	}
+}

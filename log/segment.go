@@ -1,0 +1,396 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/thalweg/thalweg/internal/vfs"
+)
+
+const (
+	// Disk space is reserved ahead of the end in chunks, small ones first so that
+	// a small topic stays small.
+	firstChunkBytes = 256 << 10
+	lastChunkBytes  = 8 << 20
+
+	// Pages are made present this far ahead of the end, once less than half of it
+	// is left.
+	populateBytes = 2 << 20
+)
+
+// segment is a file of consecutive batches, mapped as a whole. One goroutine at a
+// time appends, under Partition.mu; any number read, each while it holds a pin.
+type segment struct {
+	fs            vfs.FS
+	dir           string
+	base          Offset
+	indexInterval int64 // bytes that share an index entry
+
+	mapping vfs.Mapping
+	data    []byte // the mapping's bytes; only [0, end) may be touched
+
+	end  atomic.Int64 // bytes of whole batches; stored by the appender
+	pins atomic.Int64 // one is the partition's; the mapping goes with the last
+
+	present atomic.Int64 // bytes up to which pages may be made present; stored by the appender
+
+	maxTime atomic.Int64 // greatest time of a data record, or noTime; stored by the appender
+
+	sealed atomic.Bool // nothing is appended any more
+
+	file vfs.File // nil once it is no longer written; guarded by Partition.syncMu and mu
+
+	// For the appender only.
+	next          Offset // offset after the last batch
+	allocated     int64  // bytes of the file
+	chunk         int64  // how much to allocate next
+	populated     int64  // bytes asked to be present
+	since         time.Time
+	lastBatch     int64  // position of the last batch
+	sinceIndexed  int64  // bytes since the last index entry
+	maxTimeOffset Offset // last offset of the batch with maxTime, or -1
+	snapshot      []byte // producers at next, encoded when the segment was sealed
+
+	indexMu sync.Mutex // guards the indexes below
+	offsets []offsetEntry
+	times   []timeEntry
+	loaded  bool  // false while they are only on disk
+	seal    *seal // for checking them when they are loaded; nil until sealed
+}
+
+func newSegment(fs vfs.FS, dir string, base Offset, indexInterval int64) *segment {
+	s := &segment{fs: fs, dir: dir, base: base, indexInterval: indexInterval, next: base, maxTimeOffset: -1, loaded: true}
+	s.maxTime.Store(noTime)
+	s.pins.Store(1)
+	return s
+}
+
+// createSegment makes an empty segment that can grow to capacity bytes.
+func createSegment(fs vfs.FS, dir string, base Offset, capacity, indexInterval int64) (*segment, error) {
+	s := newSegment(fs, dir, base, indexInterval)
+	file, err := fs.Create(s.name(logSuffix))
+	if err != nil {
+		return nil, err
+	}
+	if err := s.attach(file, 0, capacity); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return s, nil
+}
+
+// openSegment maps an existing file so that it can grow to capacity bytes. What it
+// holds is for the caller to find out.
+func openSegment(fs vfs.FS, dir string, base Offset, capacity, indexInterval int64) (*segment, error) {
+	s := newSegment(fs, dir, base, indexInterval)
+	file, err := fs.Open(s.name(logSuffix))
+	if err != nil {
+		return nil, err
+	}
+	size, err := file.Size()
+	if err == nil && size > math.MaxInt32 {
+		err = &CorruptionError{File: s.name(logSuffix), Position: math.MaxInt32, Offset: -1,
+			Cause: fmt.Errorf("it has %d bytes, a segment has at most %d", size, math.MaxInt32)}
+	}
+	if err == nil {
+		err = s.attach(file, size, capacity)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return s, nil
+}
+
+func (s *segment) attach(file vfs.File, size, capacity int64) (err error) {
+	s.file, s.allocated, s.chunk = file, size, firstChunkBytes
+	if capacity = max(capacity, size); capacity == 0 {
+		return nil
+	}
+	if s.mapping, err = file.Map(capacity); err != nil {
+		return fmt.Errorf("map %s: %w", s.name(logSuffix), err)
+	}
+	s.data = s.mapping.Bytes()
+	return nil
+}
+
+func (s *segment) name(suffix string) string { return path.Join(s.dir, offsetName(s.base, suffix)) }
+
+// pin keeps the mapping alive until unpin. It fails when it is gone already.
+func (s *segment) pin() bool {
+	for {
+		n := s.pins.Load()
+		if n == 0 {
+			return false
+		}
+		if s.pins.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (s *segment) unpin() {
+	if s.pins.Add(-1) == 0 && s.mapping != nil {
+		// The address space stays taken when this fails; nothing else does.
+		_ = s.mapping.Unmap()
+	}
+}
+
+// room makes sure that n more bytes have disk space.
+func (s *segment) room(n int64) error {
+	need := s.end.Load() + n
+	if need <= s.allocated {
+		return nil
+	}
+	target := min(max(need, s.allocated+s.chunk), max(need, int64(len(s.data))))
+	if err := s.file.Allocate(target); err != nil {
+		return fmt.Errorf("allocate %d bytes for %s: %w", target, s.name(logSuffix), err)
+	}
+	s.allocated = target
+	s.present.Store(target)
+	s.chunk = min(2*s.chunk, lastChunkBytes)
+	return nil
+}
+
+// fits tells whether a batch can go into this segment rather than the next.
+func (s *segment) fits(n int64, last Offset, segmentBytes int64) bool {
+	end := s.end.Load()
+	if end == 0 {
+		return end+n <= int64(len(s.data))
+	}
+	return end+n <= min(segmentBytes, int64(len(s.data))) && last-s.base <= math.MaxInt32
+}
+
+// append copies a batch to the end, with base offset and epoch as in prefix, and
+// publishes it. There must be room. The first bytes come last, so that a copy that
+// is cut off looks like the end of the log.
+func (s *segment) append(prefix []byte, b *Batch, last Offset) error {
+	at := s.end.Load()
+	if err := s.mapping.Write(at+batchPrefixBytes, b.Bytes[batchPrefixBytes:]); err != nil {
+		return err
+	}
+	if err := s.mapping.Write(at, prefix); err != nil {
+		return err
+	}
+	s.note(at, int64(len(b.Bytes)), last, b)
+	s.end.Store(at + int64(len(b.Bytes)))
+	return nil
+}
+
+// note updates the indexes for a batch at position at.
+func (s *segment) note(at, size int64, last Offset, b *Batch) {
+	if s.sinceIndexed > s.indexInterval {
+		s.indexMu.Lock()
+		s.offsets = append(s.offsets, offsetEntry{relative: int32(last - s.base), position: int32(at)})
+		s.noteTimeLocked()
+		s.indexMu.Unlock()
+		s.sinceIndexed = 0
+	}
+	s.sinceIndexed += size
+	if !b.Control && b.MaxTime > s.maxTime.Load() {
+		s.maxTimeOffset = last
+		s.maxTime.Store(b.MaxTime)
+	}
+	s.next, s.lastBatch = last+1, at
+}
+
+// noteTimeLocked adds the greatest time so far to the time index, unless it is
+// its last entry already.
+func (s *segment) noteTimeLocked() {
+	maxTime := s.maxTime.Load()
+	if s.maxTimeOffset < 0 || len(s.times) > 0 && s.times[len(s.times)-1].time >= maxTime {
+		return
+	}
+	s.times = append(s.times, timeEntry{time: maxTime, relative: int32(s.maxTimeOffset - s.base)})
+}
+
+// forget empties the indexes before the segment is scanned.
+func (s *segment) forget() {
+	s.offsets, s.times, s.loaded, s.seal = nil, nil, true, nil
+	s.sinceIndexed, s.lastBatch, s.maxTimeOffset = 0, 0, -1
+	s.maxTime.Store(noTime)
+}
+
+// writeIndexes writes the indexes and the seal of a segment that no longer
+// changes, whose aborted transactions are given.
+func (s *segment) writeIndexes(aborted abortedTransactions) error {
+	s.indexMu.Lock()
+	s.noteTimeLocked()
+	offsets, times, txns := encodeOffsetIndex(s.offsets), encodeTimeIndex(s.times), encodeTxnIndex(aborted)
+	made := seal{
+		base: s.base, next: s.next, size: s.end.Load(),
+		maxTime: s.maxTime.Load(), maxTimeOffset: s.maxTimeOffset,
+		index: sumOf(offsets), timeIndex: sumOf(times), txnIndex: sumOf(txns),
+		lastBatch: s.lastBatch,
+	}
+	s.seal = &made
+	s.indexMu.Unlock()
+
+	// The seal is last: without it the others count for nothing.
+	return errors.Join(
+		writeCacheFile(s.fs, s.name(indexSuffix), offsets),
+		writeCacheFile(s.fs, s.name(timeIndexSuffix), times),
+		writeCacheFile(s.fs, s.name(txnIndexSuffix), txns),
+		writeCacheFile(s.fs, s.name(sealSuffix), made.encode()))
+}
+
+// loadIndexes returns the indexes, from disk where they are not in memory yet.
+func (s *segment) loadIndexes() ([]offsetEntry, []timeEntry, error) {
+	s.indexMu.Lock()
+	defer s.indexMu.Unlock()
+	if s.loaded {
+		return s.offsets, s.times, nil
+	}
+	offsets, err := loadIndex(s, indexSuffix, s.seal.index, decodeOffsetIndex)
+	if err == nil {
+		s.times, err = loadIndex(s, timeIndexSuffix, s.seal.timeIndex, decodeTimeIndex)
+	}
+	if s.offsets = offsets; err != nil {
+		err = s.rebuildLocked()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	s.loaded = true
+	return s.offsets, s.times, nil
+}
+
+// loadIndex reads an index file and holds it against its sum.
+func loadIndex[E any](s *segment, suffix string, sum fileSum, decode func([]byte) ([]E, error)) ([]E, error) {
+	b, err := readSmallFile(s.fs, s.name(suffix))
+	if err != nil {
+		return nil, err
+	}
+	if sumOf(b) != sum {
+		return nil, errors.New("its checksum differs from the seal's")
+	}
+	return decode(b)
+}
+
+// rebuildLocked makes the indexes of a sealed segment anew from its data. They
+// come out as they were, since both ways note the same batches. The reader of the
+// segment holds a pin.
+func (s *segment) rebuildLocked() error {
+	again := newSegment(s.fs, s.dir, s.base, s.indexInterval)
+	again.data = s.data
+	found := again.scan(s.end.Load(), scanOptions{gaps: true})
+	if found.fault != nil {
+		return found.corruption(again)
+	}
+	again.noteTimeLocked()
+	s.offsets, s.times = again.offsets, again.times
+	// Caches: when they cannot be written, they are made anew next time too.
+	offsets, times := encodeOffsetIndex(s.offsets), encodeTimeIndex(s.times)
+	made := *s.seal
+	made.index, made.timeIndex = sumOf(offsets), sumOf(times)
+	s.seal = &made
+	_ = errors.Join(
+		writeCacheFile(s.fs, s.name(indexSuffix), offsets),
+		writeCacheFile(s.fs, s.name(timeIndexSuffix), times),
+		writeCacheFile(s.fs, s.name(sealSuffix), made.encode()))
+	return nil
+}
+
+// seek returns the position of the first batch whose last offset is at least off,
+// or end where there is none. The caller holds a pin.
+func (s *segment) seek(off Offset, end int64) (position int64, err error) {
+	if off <= s.base {
+		return 0, nil
+	}
+	offsets, _, err := s.loadIndexes()
+	if err != nil {
+		return 0, err
+	}
+	entry, ok := floorOffset(offsets, int64(off-s.base))
+	if ok && int64(entry.position) < end {
+		position = int64(entry.position)
+	}
+	return s.walk(position, off, end)
+}
+
+// walk goes from the batch at position to the first one whose last offset is at
+// least off.
+func (s *segment) walk(position int64, off Offset, end int64) (int64, error) {
+	err := vfs.Guard(func() error {
+		for position < end {
+			b, err := parseHeader(s.data[position:end])
+			if err != nil {
+				return err
+			}
+			if b.Last >= off {
+				break
+			}
+			position += int64(len(b.Bytes))
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, &CorruptionError{File: s.name(logSuffix), Position: position, Offset: off, Cause: err}
+	}
+	return position, nil
+}
+
+// batchAt checks and decodes the batch at position. The caller holds a pin.
+func (s *segment) batchAt(position int64) (b Batch, err error) {
+	err = vfs.Guard(func() (err error) {
+		b, err = ParseBatch(s.data[position:s.end.Load()])
+		return err
+	})
+	if err != nil {
+		err = &CorruptionError{File: s.name(logSuffix), Position: position, Offset: -1, Cause: err}
+	}
+	return b, err
+}
+
+// endsWith tells whether the segment's last batch is where the seal says.
+func (s *segment) endsWith(made seal) bool {
+	b, err := s.batchAt(made.lastBatch)
+	return err == nil && b.Last+1 == made.next && made.lastBatch+int64(len(b.Bytes)) == made.size
+}
+
+// eachBatch calls f for the checked batches from the one that holds off on.
+func (s *segment) eachBatch(off Offset, f func(*Batch) error) error {
+	end := s.end.Load()
+	at, err := s.seek(off, end)
+	if err != nil {
+		return err
+	}
+	for at < end {
+		b, err := s.batchAt(at)
+		if err != nil {
+			return err
+		}
+		if err := f(&b); err != nil {
+			return &CorruptionError{File: s.name(logSuffix), Position: at, Offset: b.Base, Cause: err}
+		}
+		at += int64(len(b.Bytes))
+	}
+	return nil
+}
+
+// remove deletes the segment's files. Readers that hold a pin go on reading.
+func (s *segment) remove() error {
+	err := s.fs.Remove(s.name(logSuffix))
+	return errors.Join(err, s.removeIndexes())
+}
+
+func (s *segment) removeIndexes() (err error) {
+	for _, suffix := range []string{sealSuffix, indexSuffix, timeIndexSuffix, txnIndexSuffix} {
+		err = errors.Join(err, removeIfPresent(s.fs, s.name(suffix)))
+	}
+	return err
+}
+
+// closeFile closes the descriptor of a segment that is no longer written. The
+// mapping stays.
+func (s *segment) closeFile() error {
+	if s.file == nil {
+		return nil
+	}
+	err := s.file.Close()
+	s.file = nil
+	return err
+}

@@ -1,0 +1,96 @@
+package log
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+
+	"github.com/thalweg/thalweg/internal/vfs"
+)
+
+// scanOptions say what a scan expects of a segment.
+type scanOptions struct {
+	gaps bool                           // offsets may be missing, as after compaction
+	each func(at int64, b *Batch) error // called for every good batch; may be nil
+}
+
+// scanned is what a scan found: whole good batches up to end, and there either
+// nothing more or a fault.
+type scanned struct {
+	end   int64
+	next  Offset
+	fault error // what is wrong with the batch at end; nil when there is none
+	dirty int64 // bytes from end to the last one that is not zero
+}
+
+// corruption is the fault as an error that names the segment's file.
+func (f scanned) corruption(s *segment) error {
+	return &CorruptionError{File: s.name(logSuffix), Position: f.end, Offset: f.next, Cause: f.fault}
+}
+
+// scan reads the first size bytes, checks every batch, and leaves the segment's
+// end, next offset and indexes as it found them. It stops at the first batch that
+// is not good. Zeros up to the end are preallocated space and no fault.
+func (s *segment) scan(size int64, o scanOptions) (found scanned) {
+	s.forget()
+	found.next = s.base
+	err := vfs.Guard(func() error {
+		for found.end < size {
+			b, err := s.checkNext(s.data[found.end:size], found, o)
+			if err != nil {
+				return err
+			}
+			if b.Bytes == nil {
+				return nil
+			}
+			s.note(found.end, int64(len(b.Bytes)), b.Last, &b)
+			found.end += int64(len(b.Bytes))
+			found.next = b.Last + 1
+		}
+		return nil
+	})
+	if err != nil {
+		found.fault = err
+		// The pages may be what is bad: counting must not end the process either.
+		_ = vfs.Guard(func() error {
+			found.dirty = int64(len(bytes.TrimRight(s.data[found.end:size], "\x00")))
+			return nil
+		})
+	}
+	s.end.Store(found.end)
+	s.next = found.next
+	return found
+}
+
+// checkNext checks the batch at the start of rest. Without a batch and without an
+// error the segment ends there.
+func (s *segment) checkNext(rest []byte, found scanned, o scanOptions) (Batch, error) {
+	b, err := ParseBatch(rest)
+	switch {
+	case err != nil && allZero(rest):
+		return Batch{}, nil
+	case err != nil:
+		return Batch{}, err
+	case b.Base != found.next && !(o.gaps && b.Base > found.next):
+		return Batch{}, fmt.Errorf("%w: base offset is %d, expected is %d", ErrInvalidBatch, b.Base, found.next)
+	case b.Last-s.base > math.MaxInt32:
+		return Batch{}, fmt.Errorf("%w: last offset %d is too far from the segment's base %d", ErrInvalidBatch, b.Last, s.base)
+	case o.each != nil:
+		if err := o.each(found.end, &b); err != nil {
+			return Batch{}, err
+		}
+	}
+	return b, nil
+}
+
+// allZero tells whether b holds zeros only.
+func allZero(b []byte) bool {
+	var zeros [4096]byte
+	for len(b) > len(zeros) {
+		if !bytes.Equal(b[:len(zeros)], zeros[:]) {
+			return false
+		}
+		b = b[len(zeros):]
+	}
+	return bytes.Equal(b, zeros[:len(b)])
+}
