@@ -19,8 +19,9 @@ type BatchBuilder struct {
 }
 
 // Add appends a record. key and value are copied; nil means absent. A record that
-// makes the batch exceed what its format can say (a record of 1 GiB, a batch of
-// 2 GiB) is not added: the builder then keeps the error Err returns until Reset.
+// makes the batch exceed what its format can say (a record of about 1 GiB, a batch
+// of about 2 GiB) is not added: the builder then keeps the error Err returns until
+// Reset.
 func (b *BatchBuilder) Add(timeMs int64, key, value []byte, headers []Header) {
 	if b.err != nil {
 		return
@@ -31,23 +32,24 @@ func (b *BatchBuilder) Add(timeMs int64, key, value []byte, headers []Header) {
 	if b.count == 0 {
 		b.baseTime, b.maxTime = timeMs, timeMs
 	}
-	// The difference may wrap around; the reader's sum wraps back.
-	timeDelta := timeMs - b.baseTime
-	length := recordLength(timeDelta, b.count, key, value, headers)
-	size := int64(len(b.buf)) + length + int64(varintLen(length))
-	if length > maxRecordBytes || size > maxBatchTotalBytes || b.count == math.MaxInt32 {
-		b.refuse(length, size)
+	start := len(b.buf)
+	room := recordRoom(key, value, headers)
+	if room > maxRecordBytes || int64(start)+room > maxBatchTotalBytes || b.count == math.MaxInt32 {
+		b.refuse(room)
 		return
 	}
-
-	at := len(b.buf)
-	if size > int64(cap(b.buf)) {
-		b.buf = slices.Grow(b.buf, int(size)-at)
+	end := start + int(room)
+	if end > cap(b.buf) {
+		b.buf = slices.Grow(b.buf, int(room))
 	}
-	buf := b.buf[:size]
-	at = putVarint(buf, at, length)
-	buf[at] = 0 // attributes
-	at = putVarint(buf, at+1, timeDelta)
+	buf := b.buf[:end]
+
+	// The length comes first and is known last. Its own size is guessed, which
+	// costs half of measuring every field beforehand.
+	body := start + varintLen(int64(len(key)+len(value)+minRecordBytes))
+	buf[body] = 0 // attributes
+	// The difference may wrap around; the reader's sum wraps back.
+	at := putVarint(buf, body+1, timeMs-b.baseTime)
 	at = putVarint(buf, at, int64(b.count))
 	at = putBytes(buf, at, key)
 	at = putBytes(buf, at, value)
@@ -57,7 +59,14 @@ func (b *BatchBuilder) Add(timeMs int64, key, value []byte, headers []Header) {
 		at += copy(buf[at:], headers[i].Key)
 		at = putBytes(buf, at, headers[i].Value)
 	}
-	b.buf = buf
+	length := int64(at - body)
+	if right := start + varintLen(length); right != body {
+		copy(buf[right:], buf[body:at])
+		at += right - body
+	}
+	putVarint(buf, start, length)
+
+	b.buf = buf[:at]
 	b.count++
 	b.maxTime = max(b.maxTime, timeMs)
 }
@@ -127,20 +136,30 @@ func (b *BatchBuilder) start() {
 	b.buf = slices.Grow(b.buf, batchHeaderBytes)[:batchHeaderBytes]
 }
 
-func (b *BatchBuilder) refuse(length, size int64) {
-	b.err = fmt.Errorf("%w: record %d of %d bytes makes a batch of %d; the format holds records of %d, batches of %d",
-		ErrTooLarge, b.count, length, size, maxRecordBytes, maxBatchTotalBytes)
+func (b *BatchBuilder) refuse(room int64) {
+	b.err = fmt.Errorf("%w: record %d of up to %d bytes, after %d bytes; the format holds records of %d, batches of %d",
+		ErrTooLarge, b.count, room, len(b.buf), maxRecordBytes, maxBatchTotalBytes)
 }
 
-// recordLength is the value of a record's length field. It may exceed the limits
-// but does not overflow.
+// recordRoom is the most that a record takes with its length field. It may exceed
+// the limits but does not overflow.
+func recordRoom(key, value []byte, headers []Header) int64 {
+	const fixed, perHeader = 1 + 6*binary.MaxVarintLen64, 2 * binary.MaxVarintLen64
+	n := fixed + int64(len(key)) + int64(len(value))
+	for i := range headers {
+		if n > maxRecordBytes {
+			break // headers that share memory could still overflow the sum
+		}
+		n += perHeader + int64(len(headers[i].Key)) + int64(len(headers[i].Value))
+	}
+	return n
+}
+
+// recordLength is the value of a record's length field.
 func recordLength(timeDelta int64, offsetDelta int32, key, value []byte, headers []Header) int64 {
 	n := int64(1+varintLen(timeDelta)+varintLen(int64(offsetDelta))+varintLen(int64(len(headers)))) +
 		bytesLength(key) + bytesLength(value)
 	for i := range headers {
-		if n > maxRecordBytes {
-			break // too large already; headers that share memory could still overflow the sum
-		}
 		n += int64(varintLen(int64(len(headers[i].Key)))+len(headers[i].Key)) + bytesLength(headers[i].Value)
 	}
 	return n

@@ -48,13 +48,23 @@ func (it *RecordIterator) Next() bool {
 		// record[0] holds the attributes, of which none is in use.
 		timeDelta, at := readVarint(record, 1)
 		offsetDelta, at := readVarint(record, at)
-		key, at, ok := readBytes(record, at)
-		if !ok {
+		// Twice readBytes, written out: the calls cost an eighth of the time.
+		keyBytes, at := readVarint(record, at)
+		if at < 0 || keyBytes < -1 || keyBytes > int64(len(record)-at) {
 			return it.fail("time, offset or key")
 		}
-		value, at, ok := readBytes(record, at)
-		if !ok {
+		var key, value []byte
+		if keyBytes >= 0 {
+			key = record[at : at+int(keyBytes) : at+int(keyBytes)]
+			at += int(keyBytes)
+		}
+		valueBytes, at := readVarint(record, at)
+		if at < 0 || valueBytes < -1 || valueBytes > int64(len(record)-at) {
 			return it.fail("value")
+		}
+		if valueBytes >= 0 {
+			value = record[at : at+int(valueBytes) : at+int(valueBytes)]
+			at += int(valueBytes)
 		}
 		headerCount, at := readVarint(record, at)
 		if at < 0 || (headerCount != 0 || at != len(record)) && !validHeaders(record[at:], headerCount) {

@@ -25,8 +25,16 @@ func putVarint(b []byte, i int, v int64) int {
 // or -1 for one that is cut off or longer than 64 bits. A negative i is such a
 // failure handed on, so a run of reads needs one check at its end.
 func readVarint(b []byte, i int) (v int64, next int) {
-	if uint(i) < uint(len(b)) && b[i] < 0x80 {
-		return int64(b[i]>>1) ^ -int64(b[i]&1), i + 1
+	// One and two bytes are nearly all there is in a batch.
+	if uint(i) < uint(len(b)) {
+		c := b[i]
+		if c < 0x80 {
+			return int64(c>>1) ^ -int64(c&1), i + 1
+		}
+		if i+1 < len(b) && b[i+1] < 0x80 {
+			u := uint64(c&0x7f) | uint64(b[i+1])<<7
+			return int64(u>>1) ^ -int64(u&1), i + 2
+		}
 	}
 	return readLongVarint(b, i)
 }
