@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	crashSeeds = flag.Int("crashseeds", 2, "power cuts tried for each operation of the crash tests")
+	crashSeeds = flag.Int("crashseeds", 1, "power cuts tried for each operation of the crash tests")
 	crashSeed  = flag.Uint64("crashseed", 1, "first seed of the crash tests")
 )
 
@@ -388,10 +388,11 @@ func everyOperation(t *testing.T, sync Sync, after func(*vfs.Mem, uint64) *vfs.M
 	require.NoError(t, newHistory(sync).scenario(whole))
 	total := whole.Ops()
 	t.Logf("%d operations, first seed %d", total, *crashSeed)
-	for n := int64(1); n <= total+5; n++ {
+	for n := int64(1); n <= 2*(total+5); n++ {
+		// Every operation twice: not done at all, and done in part.
+		n, partway := (n+1)/2, n%2 == 0
 		mem := vfs.NewMem()
 		random := rand.New(rand.NewPCG(*crashSeed, uint64(n)))
-		partway := random.IntN(2) == 0
 		mem.SetHook(func(op vfs.Op) error {
 			switch {
 			case op.N < n:

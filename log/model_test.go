@@ -408,6 +408,9 @@ func runModel(t *testing.T, seed uint64) {
 					countdown = -1
 					return errInjected
 				}
+				if op.Length > 0 && mode == 1 {
+					return vfs.StopPartway(op.Length / 2)
+				}
 				return vfs.ErrStopped
 			}
 			if countdown > 0 {
