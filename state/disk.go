@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"os"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -70,13 +71,51 @@ func (b *diskBackend) Open(dir string) (DB, error) {
 	}
 	b.open++
 	db := &diskDB{backend: b, failing: make(chan struct{})}
-	pdb, err := pebble.Open(dir, b.options(db))
+	err := b.create(dir)
+	if err == nil {
+		db.pebble, err = pebble.Open(dir, b.options(db))
+	}
 	if err != nil {
 		b.releaseLocked()
 		return nil, fmt.Errorf("state: open %s: %w (a store can be deleted: it is rebuilt from its changelog)", dir, err)
 	}
-	db.pebble = pdb
 	return db, nil
+}
+
+// create makes an empty database in dir when there is nothing yet. A crash while
+// Pebble creates its first files may leave some of them without the others, and
+// Pebble does not open what is left. So they are made beside dir, and moved
+// there when they are durable.
+func (b *diskBackend) create(dir string) error {
+	names, err := b.fs.List(dir)
+	if err == nil && len(names) > 0 {
+		return nil
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	beside := dir + ".new"
+	if err := b.fs.RemoveAll(beside); err != nil {
+		return err
+	}
+	fresh, err := pebble.Open(beside, b.options(&diskDB{failing: make(chan struct{})}))
+	if err != nil {
+		return err
+	}
+	if err := fresh.Close(); err != nil {
+		return err
+	}
+	if err := b.fs.RemoveAll(dir); err != nil { // empty, where it exists
+		return err
+	}
+	if err := b.fs.Rename(beside, dir); err != nil {
+		return err
+	}
+	parent, err := b.fs.OpenDir(b.fs.PathDir(dir))
+	if err != nil {
+		return err
+	}
+	return errors.Join(parent.Sync(), parent.Close())
 }
 
 func (b *diskBackend) options(db *diskDB) *pebble.Options {

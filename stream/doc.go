@@ -1,1 +1,43 @@
+// Package stream is the typed DSL for pipelines over topics, and the engine that
+// runs them.
+//
+// A Topology is declared with fluent operators and then run by a node:
+//
+//	app := stream.New("clicks")
+//	app.Stream(clicks).
+//		Filter(Click.Human).
+//		GroupBy(func(c Click) string { return c.User }).
+//		Window(window.Tumbling(time.Minute)).
+//		Count().
+//		To(perMinute)
+//	err := node.Run(ctx, app)
+//
+// Declaring has no effect and never fails; Validate, which running calls first,
+// reports every mistake at once with the step's name and its line.
+//
+// # Promise
+//
+// Input positions, state and output of a job are committed together: a reader of
+// committed records sees the results of every input record exactly once, whatever
+// is killed at whatever instant. Functions given to operators may run again for the
+// same record after a failure; what they return then counts once.
+//
+// # Rules of the operators
+//
+//   - Operators see the value; the same name with KV also sees the key. Map changes
+//     values, KeyBy and GroupBy change keys, nothing else does.
+//   - A record without a value passes operators that keep or replace values
+//     untouched, without a call of the function; operators that need the value
+//     (FlatMap, KeyBy, GroupBy, aggregations) skip it and count it.
+//   - A record without a key is skipped and counted by GroupByKey.
+//   - Functions get values, and own what they get, except that a slice, map or
+//     pointer inside may be shared with other branches of the stream: do not change it.
+//
+// # Time
+//
+// The event time of a record is its timestamp, or what EventTime extracts. Each
+// source partition has a watermark, Disorder behind the newest event time; a
+// task's watermark is the lowest of its active inputs. A partition from which
+// nothing came for IdleAfter does not hold it back. Windows close on the watermark;
+// what comes later is late, and goes to Late or is counted.
 package stream

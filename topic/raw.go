@@ -14,4 +14,16 @@ type (
 	RecordIterator = log.RecordIterator
 	BatchBuilder   = log.BatchBuilder
 	Header         = log.Header
+	ProducerID     = log.ProducerID
+)
+
+// Spec is what a topic is created with.
+type Spec = log.TopicSpec
+
+// Isolation tells a reader which records it may see.
+type Isolation = log.Isolation
+
+const (
+	ReadCommitted   = log.ReadCommitted
+	ReadUncommitted = log.ReadUncommitted
 )

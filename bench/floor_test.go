@@ -1,0 +1,65 @@
+package bench
+
+import (
+	"hash/crc32"
+	"testing"
+	"time"
+
+	"github.com/thalweg/thalweg/log"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sink keeps results alive that nothing reads.
+var sink uint32
+
+// cold is memory larger than the caches, to copy into.
+var cold = make([]byte, 512<<20)
+
+// copyAndSum is the floor of append and read: each block is copied to cold memory and
+// its CRC32C taken. It returns bytes per second over total bytes.
+func copyAndSum(block []byte, total int64) float64 {
+	clearPages()
+	at := 0
+	start := time.Now()
+	for done := int64(0); done < total; done += int64(len(block)) {
+		if at+len(block) > len(cold) {
+			at = 0
+		}
+		copy(cold[at:], block)
+		sink += crc32.Update(0, castagnoli, block)
+		at += len(block)
+	}
+	return float64(total) / time.Since(start).Seconds()
+}
+
+// clearPages makes the pages of cold present, so that the floor is memory and not
+// page faults.
+func clearPages() {
+	for i := 0; i < len(cold); i += 4096 {
+		cold[i] = 1
+	}
+}
+
+// batch encodes n records with values of the given size.
+func batch(n, size int) []byte {
+	var b log.BatchBuilder
+	value := make([]byte, size)
+	for i := range value {
+		value[i] = byte(i * 7)
+	}
+	for i := range n {
+		b.Add(int64(i), nil, value, nil)
+	}
+	return b.Finish(log.Producer{ID: log.NoProducer})
+}
+
+// report adds what every benchmark here reports: throughput, and its ratio to the
+// floor measured in the same run.
+func report(b *testing.B, records, bytes int64, elapsed time.Duration, floorBytesPerSecond float64) {
+	perSecond := float64(bytes) / elapsed.Seconds()
+	b.ReportMetric(float64(records)/elapsed.Seconds(), "records/s")
+	b.ReportMetric(perSecond/1e6, "MB/s")
+	b.ReportMetric(floorBytesPerSecond/1e6, "floor-MB/s")
+	b.ReportMetric(100*perSecond/floorBytesPerSecond, "%floor")
+}

@@ -1,0 +1,162 @@
+package stream
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/thalweg/thalweg/state"
+	"github.com/thalweg/thalweg/stream/internal/engine"
+	"github.com/thalweg/thalweg/topic/codec"
+	"github.com/thalweg/thalweg/window"
+)
+
+// fold takes v into the aggregate a, which is new where first is true.
+type fold[A, V any] func(a *A, first bool, v *V)
+
+func count[V any](n *int64, _ bool, _ *V) { *n++ }
+
+func reduce[V any](f func(V, V) V) fold[V, V] {
+	return func(a *V, first bool, v *V) {
+		if first {
+			*a = *v
+		} else {
+			*a = f(*a, *v)
+		}
+	}
+}
+
+func accumulate[A, V any](add func(A, V) A) fold[A, V] {
+	return func(a *A, _ bool, v *V) { *a = add(*a, *v) }
+}
+
+// cell is an aggregate in a store, with the highest event time of its records.
+type cell[A any] struct {
+	time   int64
+	value  A
+	queued bool // to be emitted at the barrier; not stored
+}
+
+// cellCodec is the encoding of a cell in stores and changelogs:
+//
+//	varint  highest event time, ms since the epoch
+//	rest    the aggregate, in its own codec
+type cellCodec[A any] struct{ value codec.Codec[A] }
+
+func (c cellCodec[A]) Append(dst []byte, v cell[A]) ([]byte, error) {
+	return c.value.Append(binary.AppendVarint(dst, v.time), v.value)
+}
+
+func (c cellCodec[A]) Decode(src []byte) (v cell[A], err error) {
+	time, n := binary.Varint(src)
+	if n <= 0 {
+		return v, fmt.Errorf("stream: aggregate of %d bytes has no time", len(src))
+	}
+	v.time = time
+	v.value, err = c.value.Decode(src[n:])
+	return v, err
+}
+
+// stored makes s a step with a store of A by key.
+func stored[A any](s *step) codec.Codec[cell[A]] {
+	s.stateful = true
+	value, err := s.app.codecs.Inner[A]()
+	if err != nil {
+		s.fault(fmt.Sprintf("no codec for the state: %v", err))
+	}
+	return cellCodec[A]{value}
+}
+
+// aggregate is an aggregation without windows.
+func aggregate[K, V, A any](g Grouped[K, V], s *step, f fold[A, V]) *node[K, A] {
+	out := &node[K, A]{step: s}
+	cells := stored[A](s)
+	key := g.g.key
+	g.g.downs = append(g.g.downs, func(o *opening) engine.KeyedPort[V] {
+		store := o.openStore(s)
+		if store == nil {
+			return engine.KeyedPort[V]{}
+		}
+		t, table := o.task, state.NewTable[cell[A]](store.Store, cells)
+		store.SetTable(table)
+		down := out.open(o)
+		emit := func(m *engine.Meta, encoded []byte, c *cell[A]) {
+			k, err := key.Decode(encoded)
+			if err != nil {
+				t.Fail(s.id, fmt.Errorf("decode key: %w", err))
+				return
+			}
+			down.Push(m, k, &c.value)
+		}
+		update := func(m *engine.Meta, hash uint64, encoded []byte, v *V) *cell[A] {
+			t.Running = s.id
+			c, existed, err := table.Update(hash, encoded)
+			if err != nil {
+				t.Fail(s.id, err)
+				return nil
+			}
+			f(&c.value, !existed, v)
+			if !existed || m.Time > c.time {
+				c.time = m.Time
+			}
+			return c
+		}
+		in := engine.KeyedPort[V]{Watermark: down.Watermark, Idle: down.Idle}
+		if g.emit == window.OnUpdate {
+			own := engine.Meta{Offset: -1}
+			in.Push = func(m *engine.Meta, hash uint64, encoded []byte, v *V) {
+				if c := update(m, hash, encoded, v); c != nil {
+					own.Time = c.time
+					emit(&own, encoded, c)
+				}
+			}
+			return in
+		}
+		var queue changes
+		in.Push = func(m *engine.Meta, hash uint64, encoded []byte, v *V) {
+			if c := update(m, hash, encoded, v); c != nil && !c.queued {
+				c.queued = true
+				queue.add(hash, encoded)
+			}
+		}
+		own := engine.Meta{Offset: -1}
+		t.OnBarrier(func() {
+			queue.drain(func(hash uint64, encoded []byte) bool {
+				c, ok, err := table.Get(hash, encoded)
+				if err != nil {
+					t.Fail(s.id, err)
+				} else if ok {
+					c.queued = false
+					own.Time = c.time
+					emit(&own, encoded, c)
+				}
+				return !t.Failed()
+			})
+		})
+		return in
+	})
+	return out
+}
+
+// changes are the keys changed since the last barrier, in order of their first change.
+type changes struct {
+	hashes []uint64
+	ends   []int
+	keys   []byte
+}
+
+func (c *changes) add(hash uint64, key []byte) {
+	c.keys = append(c.keys, key...)
+	c.hashes = append(c.hashes, hash)
+	c.ends = append(c.ends, len(c.keys))
+}
+
+func (c *changes) drain(f func(hash uint64, key []byte) bool) {
+	start := 0
+	for i, hash := range c.hashes {
+		if !f(hash, c.keys[start:c.ends[i]]) {
+			break
+		}
+		start = c.ends[i]
+	}
+	c.hashes, c.ends, c.keys = c.hashes[:0], c.ends[:0], c.keys[:0]
+}

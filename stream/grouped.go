@@ -1,0 +1,174 @@
+package stream
+
+import (
+	"fmt"
+
+	"github.com/thalweg/thalweg/state"
+	"github.com/thalweg/thalweg/stream/internal/engine"
+	"github.com/thalweg/thalweg/topic/codec"
+	"github.com/thalweg/thalweg/window"
+)
+
+// Grouped is a stream in which all records of a key come to the same task, in front
+// of an aggregation.
+type Grouped[K, V any] struct {
+	g    *grouping[K, V]
+	emit window.Emit
+}
+
+// GroupBy groups the records by the key that f makes of each value. A record
+// without a value is skipped and counted.
+func (s Stream[K, V]) GroupBy[K2 any](f func(V) K2) Grouped[K2, V] {
+	step := s.n.step.app.declare("group by", s.n.step)
+	requireFunc(step, f == nil)
+	step.changeKey = true
+	return group(s, step, false, func(_ K, v V) K2 { return f(v) })
+}
+
+// GroupByKV groups the records by the key that f makes of key and value.
+func (s Stream[K, V]) GroupByKV[K2 any](f func(K, V) K2) Grouped[K2, V] {
+	step := s.n.step.app.declare("group by", s.n.step)
+	requireFunc(step, f == nil)
+	step.needsKey = true
+	step.changeKey = true
+	return group(s, step, false, f)
+}
+
+// GroupByKey groups the records by the key they have. A record without a key, or
+// without a value, is skipped and counted.
+func (s Stream[K, V]) GroupByKey() Grouped[K, V] {
+	step := s.n.step.app.declare("group by key", s.n.step)
+	step.needsKey = true
+	return group(s, step, true, func(k K, _ V) K { return k })
+}
+
+// grouping is a Grouped's step. Where records of a key may come from several tasks
+// it cuts the topology: what is above sends into an exchange, what is below is a
+// stage of its own.
+type grouping[K, V any] struct {
+	step      *step
+	ownKey    bool // groups by the key the records have
+	downs     []func(o *opening) engine.KeyedPort[V]
+	keepValue bool // something below reads the value
+	key       codec.Codec[K]
+}
+
+func group[K0, K, V any](s Stream[K0, V], st *step, ownKey bool, f func(K0, V) K) Grouped[K, V] {
+	g := &grouping[K, V]{step: st, ownKey: ownKey}
+	st.group = g
+	key, err := st.app.codecs.Inner[K]()
+	if err != nil {
+		st.fault(fmt.Sprintf("no codec for the key: %v", err))
+	}
+	g.key = key
+	connect(s.n, st, func(o *opening) port[K0, V] {
+		t := o.task
+		var down engine.KeyedPort[V]
+		send := func(m *engine.Meta, key []byte, v *V) { down.Push(m, state.Hash(key), key, v) }
+		if g.mustShuffle() {
+			sender := o.run.exchange(g.step).(*engine.Exchange[V]).OpenSender(t, o.run.sender(g.step, t))
+			send = sender.Send
+			down.Watermark, down.Idle = sender.Watermark, sender.Idle
+		} else {
+			down = g.open(o)
+		}
+		buf := make([]byte, 0, 64)
+		return port[K0, V]{Watermark: down.Watermark, Idle: down.Idle, Push: func(m *engine.Meta, k K0, v *V) {
+			switch {
+			case m.Deleted:
+				t.Counters().NoValue++
+				return
+			case ownKey && m.NoKey:
+				t.Counters().NoKey++
+				return
+			}
+			t.Running = st.id
+			var err error
+			if buf, err = g.key.Append(buf[:0], f(k, *v)); err != nil {
+				t.Fail(st.id, fmt.Errorf("encode key: %w", err))
+				return
+			}
+			noKey := m.NoKey
+			m.NoKey = false
+			send(m, buf, v)
+			m.NoKey = noKey
+		}}
+	})
+	return Grouped[K, V]{g: g}
+}
+
+func (g *grouping[K, V]) mustShuffle() bool { return !g.ownKey || !colocated(g.step.inputs[0]) }
+
+// colocated tells whether all records of a key that s gives are in one task.
+func colocated(s *step) bool {
+	switch {
+	case s.source != nil:
+		return true // a producer puts records of a key into one partition
+	case s.changeKey && !s.stateful, len(s.inputs) > 1:
+		return false
+	case s.stateful:
+		return true // it got them by that key, or by a part of it
+	}
+	return colocated(s.inputs[0])
+}
+
+func (g *grouping[K, V]) newExchange(senders, receivers int) any {
+	return engine.NewExchange[V](senders, receivers, g.keepValue)
+}
+
+// openStage opens the stage below the exchange for one shard.
+func (g *grouping[K, V]) openStage(o *opening, shard int) {
+	o.run.exchange(g.step).(*engine.Exchange[V]).OpenReceiver(o.task, shard, g.open(o))
+}
+
+func (g *grouping[K, V]) open(o *opening) engine.KeyedPort[V] {
+	ports := make([]engine.KeyedPort[V], len(g.downs))
+	for i, d := range g.downs {
+		ports[i] = d(o)
+	}
+	if len(ports) == 0 {
+		return engine.KeyedPort[V]{Push: func(*engine.Meta, uint64, []byte, *V) {}}
+	}
+	return engine.FanOutKeyed(ports)
+}
+
+// behind adds a step below the grouping.
+func (g *grouping[K, V]) behind(kind string, readsValue bool) *step {
+	g.keepValue = g.keepValue || readsValue
+	return g.step.app.declare(kind, g.step)
+}
+
+// Emit sets when the aggregation emits. Without a window OnClose, the default, emits
+// each changed key once a checkpoint, with its newest value; OnUpdate every change.
+func (g Grouped[K, V]) Emit(e window.Emit) Grouped[K, V] {
+	g.emit = e
+	return g
+}
+
+// Count counts the records of each key.
+func (g Grouped[K, V]) Count() Table[K, int64] {
+	return Table[K, int64]{aggregate(g, g.g.behind("count", false), count[V])}
+}
+
+// Reduce folds the values of each key; the first one is where it begins.
+func (g Grouped[K, V]) Reduce(f func(V, V) V) Table[K, V] {
+	s := g.g.behind("reduce", true)
+	requireFunc(s, f == nil)
+	return Table[K, V]{aggregate(g, s, reduce(f))}
+}
+
+// Aggregate folds the values of each key into an A, which begins as its zero value.
+func (g Grouped[K, V]) Aggregate[A any](add func(A, V) A) Table[K, A] {
+	s := g.g.behind("aggregate", true)
+	requireFunc(s, add == nil)
+	return Table[K, A]{aggregate(g, s, accumulate(add))}
+}
+
+// Window puts the records of each key into windows.
+func (g Grouped[K, V]) Window(spec window.Spec) Windowed[K, V] {
+	w := Windowed[K, V]{g: g.g, spec: spec, late: new(bool)}
+	if err := spec.Err(); err != nil {
+		g.g.step.app.fault("window", err.Error())
+	}
+	return w
+}

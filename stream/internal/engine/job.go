@@ -1,0 +1,550 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/thalweg/thalweg/checkpoint"
+	"github.com/thalweg/thalweg/topic"
+)
+
+// ErrStopped is the cause of a job that was stopped.
+var ErrStopped = errors.New("stream: job stopped")
+
+// TaskSpec describes a task to Start.
+type TaskSpec struct {
+	ID      checkpoint.TaskID
+	Sources []SourceStart // the partitions it reads; empty behind an exchange
+	// Open opens the operators of the task, downstream first.
+	Open func(t *Task) error
+}
+
+// SourceStart is a source partition and where a job without a checkpoint begins
+// to read it.
+type SourceStart struct {
+	Partition *topic.LogPartition
+	Committed bool // read committed
+	Resolve   func() (topic.LogOffset, error)
+}
+
+// Options describes a job to Start.
+type Options struct {
+	Name     string
+	Plane    *checkpoint.Plane
+	Config   checkpoint.Config
+	Budget   int64 // bytes of state and output that wait for a checkpoint, for the whole job
+	Idleness time.Duration
+	Now      func() time.Time
+	Logger   *slog.Logger
+	StepName func(step int) (name, line string)
+	Manual   bool // no goroutines: Step and Trigger are called from outside
+}
+
+// Job is one attempt of a job.
+type Job struct {
+	o          Options
+	session    *checkpoint.Session
+	attempt    int64
+	begun      map[checkpoint.TaskID]checkpoint.Report // checkpoint 0, when this attempt committed it
+	first      int64                                   // number of the attempt's first checkpoint after the one it starts from
+	tasks      []*Task
+	sources    []SourceStart
+	taskBudget int64
+
+	ctx    context.Context // of the tasks
+	cancel context.CancelCauseFunc
+	done   <-chan struct{} // ctx is done
+	wg     sync.WaitGroup
+
+	completed atomic.Int64 // newest complete checkpoint; written by Hooks.Complete
+	active    atomic.Bool  // some task did something since the last trigger
+	open      atomic.Int64 // sources that have not ended
+	poke      chan struct{}
+
+	triggering sync.Mutex // one Trigger at a time; taken before mu
+
+	mu        sync.Mutex // guards the fields below
+	pending   map[topic.TopicPartition]topic.LogPosition
+	committed map[topic.TopicPartition]topic.LogPosition
+	advanced  chan struct{} // closed and replaced when a checkpoint completes
+	last      CheckpointStatus
+	triggered time.Time
+	endAt     int64 // the checkpoint after which a job whose sources have ended is done; 0 while unknown
+	failed    error
+	urgent    bool
+
+	finished chan struct{} // closed when the job is over; result is set before
+	result   error
+}
+
+// CheckpointStatus describes the newest complete checkpoint.
+type CheckpointStatus struct {
+	ID   checkpoint.ID
+	At   time.Time     // when it completed
+	Took time.Duration // from the barrier to completion
+}
+
+// Start begins an attempt. It returns once every store is where the attempt starts
+// from; the tasks then run until Stop, a failure or the end of all sources.
+func Start(ctx context.Context, o Options, specs []TaskSpec) (*Job, error) {
+	j := &Job{o: o, poke: make(chan struct{}, 1), advanced: make(chan struct{}), finished: make(chan struct{})}
+	j.pending = make(map[topic.TopicPartition]topic.LogPosition)
+	j.committed = make(map[topic.TopicPartition]topic.LogPosition)
+	j.ctx, j.cancel = context.WithCancelCause(context.Background())
+	j.done = j.ctx.Done()
+	ids := make([]checkpoint.TaskID, len(specs))
+	for i, s := range specs {
+		ids[i] = s.ID
+	}
+	session, err := o.Plane.StartJob(ctx, checkpoint.JobOptions{
+		Name: o.Name, Tasks: ids, AtLeastOnce: o.Config.IsAtLeastOnce(), Synchronous: o.Manual,
+		Hooks: checkpoint.Hooks{Barrier: j.inject, Complete: j.complete, Failed: j.fail},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("stream: start job %q: %w", o.Name, err)
+	}
+	j.session, j.attempt = session, session.Attempt()
+	if err = j.begin(ctx, specs); err == nil {
+		err = j.openTasks(specs)
+	}
+	if err != nil {
+		j.cancel(err)
+		return nil, errors.Join(err, j.close())
+	}
+	if !o.Manual {
+		for _, t := range j.tasks {
+			j.wg.Go(func() {
+				if err := t.run(j.ctx); err != nil {
+					j.fail(err)
+				}
+			})
+		}
+		go j.run()
+	}
+	return j, nil
+}
+
+// begin resolves where a new job starts and commits that as checkpoint 0, before
+// the first record is read.
+func (j *Job) begin(ctx context.Context, specs []TaskSpec) error {
+	if _, ok := j.session.Restored(); ok {
+		return nil
+	}
+	reports := make(map[checkpoint.TaskID]checkpoint.Report, len(specs))
+	for _, s := range specs {
+		r := checkpoint.Report{Moved: true}
+		for _, src := range s.Sources {
+			off, err := src.Resolve()
+			if err != nil {
+				return fmt.Errorf("stream: job %q: where to start in %s: %w", j.o.Name, src.Partition.Name(), err)
+			}
+			pos, err := src.Partition.PositionAt(off)
+			if err != nil {
+				return fmt.Errorf("stream: job %q: where to start in %s: %w", j.o.Name, src.Partition.Name(), err)
+			}
+			r.Inputs = append(r.Inputs, checkpoint.Input{Partition: src.Partition.Name(), Next: pos})
+		}
+		reports[s.ID] = r
+	}
+	j.begun = reports
+	if err := j.session.Begin(ctx, reports); err != nil {
+		return fmt.Errorf("stream: job %q: commit checkpoint 0: %w", j.o.Name, err)
+	}
+	return nil
+}
+
+func (j *Job) openTasks(specs []TaskSpec) error {
+	id, _ := j.session.Restored()
+	j.first = j.session.Next()
+	j.completed.Store(j.first - 1)
+	j.last.ID = id
+	j.taskBudget = j.o.Budget / int64(max(1, len(specs)))
+	for _, s := range specs {
+		t := newTask(j, s.ID)
+		j.tasks = append(j.tasks, t)
+		j.sources = append(j.sources, s.Sources...)
+		j.open.Add(int64(len(s.Sources)))
+	}
+	for i, s := range specs {
+		t := j.tasks[i]
+		if err := s.Open(t); err != nil {
+			return fmt.Errorf("stream: job %q: open task %s/%d: %w", j.o.Name, s.ID.Stage, s.ID.Shard, err)
+		}
+	}
+	for _, t := range j.tasks {
+		report, _ := j.startingPoint(t.ID)
+		if err := t.open(report); err != nil {
+			return fmt.Errorf("stream: job %q: %w", j.o.Name, err)
+		}
+		for _, in := range report.Inputs {
+			j.committed[in.Partition] = in.Next
+		}
+	}
+	return nil
+}
+
+// startingPoint is what the task reported in the checkpoint the attempt starts from.
+func (j *Job) startingPoint(id checkpoint.TaskID) (checkpoint.Report, bool) {
+	if r, ok := j.begun[id]; ok {
+		return r, true
+	}
+	return j.session.RestoredReport(id)
+}
+
+// StartOf is where the attempt reads partition p from: the restored position, or
+// the beginning of a partition that was added since.
+func (t *Task) StartOf(p *topic.LogPartition) (topic.LogPosition, error) {
+	if r, ok := t.job.startingPoint(t.ID); ok {
+		for _, in := range r.Inputs {
+			if in.Partition == p.Name() {
+				return in.Next, nil
+			}
+		}
+	}
+	return p.PositionAt(p.Start())
+}
+
+// RestoreTo is how far the changelog of a step of this task goes in the checkpoint
+// the attempt starts from.
+func (t *Task) RestoreTo(changelog topic.TopicPartition) (id checkpoint.ID, end topic.LogPosition) {
+	id, _ = t.job.session.Restored()
+	if r, ok := t.job.startingPoint(t.ID); ok {
+		for _, c := range r.Changelogs {
+			if c.Partition == changelog {
+				return id, c.End
+			}
+		}
+	}
+	return id, topic.LogPosition{}
+}
+
+// Session hooks.
+
+func (j *Job) inject(n int64) {
+	for _, t := range j.tasks {
+		if t.lanes == 0 {
+			t.injected.Store(n)
+			t.Signal()
+		}
+	}
+}
+
+func (j *Job) complete(id checkpoint.ID) {
+	now := j.o.Now()
+	j.mu.Lock()
+	for tp, pos := range j.pending {
+		j.committed[tp] = pos
+	}
+	clear(j.pending)
+	j.last = CheckpointStatus{ID: id, At: now, Took: now.Sub(j.triggered)}
+	close(j.advanced)
+	j.advanced = make(chan struct{})
+	j.mu.Unlock()
+	j.completed.Store(id.N)
+	for _, t := range j.tasks {
+		t.Signal()
+	}
+	j.signal()
+}
+
+func (j *Job) fail(err error) {
+	j.mu.Lock()
+	if j.failed == nil {
+		j.failed = err
+	}
+	j.mu.Unlock()
+	j.cancel(err)
+	j.signal()
+}
+
+func (j *Job) report(t *Task, n int64, r checkpoint.Report) {
+	j.mu.Lock()
+	for _, in := range r.Inputs {
+		j.pending[in.Partition] = in.Next
+	}
+	j.mu.Unlock()
+	j.session.Report(t.ID, n, r)
+}
+
+func (j *Job) sourceEnded() {
+	if j.open.Add(-1) == 0 {
+		j.signal()
+	}
+}
+
+func (j *Job) requestCheckpoint() {
+	j.mu.Lock()
+	asked := j.urgent
+	j.urgent = true
+	j.mu.Unlock()
+	if !asked {
+		j.signal()
+	}
+}
+
+func (j *Job) signal() {
+	select {
+	case j.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Trigger starts a checkpoint unless one is under way, and returns its number.
+func (j *Job) Trigger() (n int64, started bool) {
+	j.triggering.Lock()
+	defer j.triggering.Unlock()
+	j.mu.Lock()
+	j.triggered, j.urgent = j.o.Now(), false
+	j.mu.Unlock()
+	j.active.Store(false)
+	ended := j.open.Load() == 0 && len(j.sources) > 0
+	n, started = j.session.TriggerNext()
+	if !started {
+		j.active.Store(true)
+		return 0, false
+	}
+	if ended {
+		j.mu.Lock()
+		if j.endAt == 0 {
+			j.endAt = n
+		}
+		j.mu.Unlock()
+	}
+	return n, true
+}
+
+// Ended tells whether all sources have ended and all they brought is committed.
+//
+// The checkpoint that ends the job began after the last source had ended.
+func (j *Job) Ended() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.endAt != 0 && j.completed.Load() >= j.endAt
+}
+
+// run triggers checkpoints until the job is over.
+func (j *Job) run() {
+	ticker := time.NewTicker(j.o.Config.Interval())
+	defer ticker.Stop()
+	idle := time.NewTicker(max(j.o.Idleness/4, 10*time.Millisecond))
+	defer idle.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			if j.active.Load() {
+				j.Trigger()
+			}
+		case <-idle.C:
+			if j.o.Idleness > 0 {
+				for _, t := range j.tasks {
+					t.Signal()
+				}
+			}
+		case <-j.poke:
+			j.mu.Lock()
+			urgent := j.urgent
+			j.mu.Unlock()
+			if j.Ended() {
+				j.finish(nil)
+				return
+			}
+			if urgent || j.open.Load() == 0 && len(j.sources) > 0 {
+				j.Trigger()
+			}
+		case <-j.done:
+			cause := context.Cause(j.ctx)
+			if errors.Is(cause, ErrStopped) {
+				cause = nil
+			}
+			j.finish(cause)
+			return
+		}
+	}
+}
+
+func (j *Job) finish(result error) {
+	j.cancel(ErrStopped)
+	j.wg.Wait()
+	if err := j.close(); err != nil && result == nil {
+		result = err
+	}
+	j.result = result
+	close(j.finished)
+}
+
+func (j *Job) close() error {
+	err := j.session.Close()
+	for _, t := range j.tasks {
+		if e := t.close(); e != nil && err == nil {
+			err = e
+		}
+	}
+	return err
+}
+
+// Done is closed when the job is over; Err then is why, nil after Stop or the end
+// of all sources.
+func (j *Job) Done() <-chan struct{} { return j.finished }
+
+// Err is the result of a job that is over.
+func (j *Job) Err() error { return j.result }
+
+// Checkpoint waits for a checkpoint that begins after the call.
+func (j *Job) Checkpoint(ctx context.Context) (CheckpointStatus, error) {
+	for {
+		n, started := j.Trigger()
+		if err := j.await(ctx, func() bool { return started && j.completed.Load() >= n }, !started); err != nil {
+			return CheckpointStatus{}, err
+		}
+		if started {
+			return j.Last(), nil
+		}
+	}
+}
+
+// await waits until ok holds, looking after each completed checkpoint; with next it
+// waits for one in any case.
+func (j *Job) await(ctx context.Context, ok func() bool, next bool) error {
+	for {
+		j.mu.Lock()
+		advanced := j.advanced
+		j.mu.Unlock()
+		if ok() {
+			return nil
+		}
+		select {
+		case <-advanced:
+			if next {
+				return nil
+			}
+		case <-j.finished:
+			if ok() {
+				return nil
+			}
+			if j.result != nil {
+				return j.result
+			}
+			return ErrStopped
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Stop takes a last checkpoint and ends the attempt. When ctx ends first the
+// attempt ends without that checkpoint; what it had not committed is done again by
+// the next one.
+func (j *Job) Stop(ctx context.Context) error {
+	if _, err := j.Checkpoint(ctx); err != nil && ctx.Err() == nil {
+		select {
+		case <-j.finished:
+			return j.result
+		default:
+		}
+	}
+	j.cancel(ErrStopped)
+	<-j.finished
+	return j.result
+}
+
+// Kill ends a manual attempt without a last checkpoint, as a crash would, and lets
+// go of what it holds.
+func (j *Job) Kill() {
+	j.cancel(ErrStopped)
+	for _, t := range j.tasks {
+		t.close()
+	}
+}
+
+// CatchUp waits until all input that is in the log at the call is committed.
+func (j *Job) CatchUp(ctx context.Context) error {
+	type target struct {
+		tp  topic.TopicPartition
+		off topic.LogOffset
+	}
+	var targets []target
+	for _, s := range j.sources {
+		off := s.Partition.HighWatermark()
+		if s.Committed {
+			off = s.Partition.LastStable()
+		}
+		targets = append(targets, target{s.Partition.Name(), off})
+	}
+	j.requestCheckpoint()
+	return j.await(ctx, func() bool {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		for _, t := range targets {
+			if j.committed[t.tp].Offset < t.off {
+				return false
+			}
+		}
+		return true
+	}, false)
+}
+
+// Step lets every task of a manual job do a piece of work.
+func (j *Job) Step() (worked bool, err error) {
+	for _, t := range j.tasks {
+		if t.Step() || t.err == nil && t.flush() {
+			worked = true
+		}
+		if t.err != nil {
+			return worked, t.err
+		}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return worked, j.failed
+}
+
+// Advance moves the watermark of every source to w by hand.
+func (j *Job) Advance(w int64) {
+	for _, t := range j.tasks {
+		for _, in := range t.inputs {
+			if s, ok := in.(interface{ advance(int64) }); ok {
+				s.advance(w)
+				t.publish()
+			}
+		}
+	}
+}
+
+// Lag is the number of offsets between what is committed and the end of the sources.
+func (j *Job) Lag() int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var lag int64
+	for _, s := range j.sources {
+		end := s.Partition.HighWatermark()
+		if s.Committed {
+			end = s.Partition.LastStable()
+		}
+		lag += max(0, int64(end-j.committed[s.Partition.Name()].Offset))
+	}
+	return lag
+}
+
+// Attempt is the number of the attempt.
+func (j *Job) Attempt() int64 { return j.attempt }
+
+// Last is the newest complete checkpoint.
+func (j *Job) Last() CheckpointStatus {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.last
+}
+
+// Tasks returns what can be seen of each task.
+func (j *Job) Tasks() []Status {
+	var all []Status
+	for _, t := range j.tasks {
+		all = append(all, t.Status())
+	}
+	return all
+}

@@ -1,0 +1,114 @@
+package engine
+
+import "github.com/thalweg/thalweg/topic"
+
+// Meta is what travels with a record through the operators of a task. Operators
+// read it during the push only.
+type Meta struct {
+	Time    int64 // event time, ms since the epoch
+	Offset  int64 // of the source record this one comes from, or -1
+	Deleted bool  // the record has no value
+	NoKey   bool  // the record has no key
+
+	records *topic.RecordIterator // the source record, where there is one
+}
+
+// Headers decodes the headers of the source record; nil behind an exchange.
+func (m *Meta) Headers() []topic.Header {
+	if m.records == nil || !m.records.HasHeaders() {
+		return nil
+	}
+	return m.records.Headers()
+}
+
+// Port is the entrance of an operator, opened for one task. Push hands it a
+// record: v is valid during the call, and the operator copies what it keeps.
+// Watermark and Idle are nil where nothing behind the port depends on time.
+type Port[K, V any] struct {
+	Push      func(m *Meta, k K, v *V)
+	Watermark func(w int64)
+	Idle      func()
+}
+
+// KeyedPort is a Port behind a grouping: the key comes encoded, and hashed with
+// state.Hash. key is valid during the call.
+type KeyedPort[V any] struct {
+	Push      func(m *Meta, hash uint64, key []byte, v *V)
+	Watermark func(w int64)
+	Idle      func()
+}
+
+// FanOut is one port for several.
+func FanOut[K, V any](ports []Port[K, V]) Port[K, V] {
+	if len(ports) == 1 {
+		return ports[0]
+	}
+	out := Port[K, V]{Push: func(m *Meta, k K, v *V) {
+		for i := range ports {
+			ports[i].Push(m, k, v)
+		}
+	}}
+	var watermarks []func(int64)
+	var idles []func()
+	for _, p := range ports {
+		watermarks = appendSet(watermarks, p.Watermark, p.Watermark != nil)
+		idles = appendSet(idles, p.Idle, p.Idle != nil)
+	}
+	out.Watermark, out.Idle = all(watermarks), callAll(idles)
+	return out
+}
+
+// FanOutKeyed is FanOut behind a grouping.
+func FanOutKeyed[V any](ports []KeyedPort[V]) KeyedPort[V] {
+	if len(ports) == 1 {
+		return ports[0]
+	}
+	out := KeyedPort[V]{Push: func(m *Meta, hash uint64, key []byte, v *V) {
+		for i := range ports {
+			ports[i].Push(m, hash, key, v)
+		}
+	}}
+	var watermarks []func(int64)
+	var idles []func()
+	for _, p := range ports {
+		watermarks = appendSet(watermarks, p.Watermark, p.Watermark != nil)
+		idles = appendSet(idles, p.Idle, p.Idle != nil)
+	}
+	out.Watermark, out.Idle = all(watermarks), callAll(idles)
+	return out
+}
+
+func appendSet[F any](fs []F, f F, set bool) []F {
+	if set {
+		return append(fs, f)
+	}
+	return fs
+}
+
+func all(fs []func(int64)) func(int64) {
+	switch len(fs) {
+	case 0:
+		return nil
+	case 1:
+		return fs[0]
+	}
+	return func(w int64) {
+		for _, f := range fs {
+			f(w)
+		}
+	}
+}
+
+func callAll(fs []func()) func() {
+	switch len(fs) {
+	case 0:
+		return nil
+	case 1:
+		return fs[0]
+	}
+	return func() {
+		for _, f := range fs {
+			f()
+		}
+	}
+}

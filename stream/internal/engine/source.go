@@ -1,0 +1,233 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/thalweg/thalweg/checkpoint"
+	"github.com/thalweg/thalweg/topic"
+	"github.com/thalweg/thalweg/topic/codec"
+	"github.com/thalweg/thalweg/window"
+)
+
+// sourceRecords is how many records a source pushes in one step, so that a barrier
+// does not wait for the end of a large batch.
+const sourceRecords = 1024
+
+// SourceOptions describes a source to OpenSource.
+type SourceOptions[K, V any] struct {
+	Partition *topic.LogPartition
+	Reader    *topic.LogReader // positioned where the task starts
+	Start     topic.LogPosition
+	Stop      topic.LogOffset // the source has ended when it has read up to here; negative is never
+
+	Key       codec.Codec[K] // nil where no operator reads the key
+	Value     codec.Codec[V]
+	EventTime func(V) time.Time // nil takes the record's own time
+	Disorder  time.Duration     // how far the watermark stays behind
+	IdleAfter time.Duration     // zero or less is never
+	Step      int
+	Name      string // of the clock
+}
+
+// Source reads one partition of a topic, decodes and pushes its records and makes
+// the partition's watermark.
+type Source[K, V any] struct {
+	t       *Task
+	o       SourceOptions[K, V]
+	reader  *topic.LogReader
+	records topic.RecordIterator
+	inBatch bool
+	next    topic.LogPosition // of the record to read next
+
+	clock      *Clock
+	quietSince time.Time // zero while there is something to read
+	idle       bool
+	ended      bool
+
+	meta  Meta
+	value V // scratch: what is pushed escapes, and this is one allocation for all
+	port  Port[K, V]
+	stop  func() // unregisters from the partition
+}
+
+// OpenSource opens a source in task t in front of port.
+func OpenSource[K, V any](t *Task, o SourceOptions[K, V], port Port[K, V]) {
+	s := &Source[K, V]{t: t, o: o, reader: o.Reader, next: o.Start, port: port, clock: NewClock(o.Disorder.Milliseconds())}
+	s.stop = o.Partition.OnAdvance(t.Signal)
+	t.inputs = append(t.inputs, s)
+	s.clock.Register(t, o.Name, port.Watermark)
+	t.AddClock(o.Name+" idle", s.saveIdle, s.restoreIdle, s.resumeIdle)
+}
+
+func (s *Source[K, V]) poll() bool {
+	if s.ended {
+		return false
+	}
+	if !s.inBatch && !s.nextBatch() {
+		return false
+	}
+	s.quietSince = time.Time{}
+	s.idle = false
+	s.t.moved()
+	t, m := s.t, &s.meta
+	t.meta, m.records = m, &s.records
+	n := 0
+	for ; n < sourceRecords; n++ {
+		if !s.records.Next() {
+			s.endBatch()
+			break
+		}
+		if s.o.Stop >= 0 && s.records.Offset >= s.o.Stop {
+			s.endBatch()
+			s.end()
+			break
+		}
+		s.push(m)
+		if t.err != nil {
+			break
+		}
+		s.next.Offset = s.records.Offset + 1
+	}
+	t.counters.Records += int64(n)
+	return true
+}
+
+// push decodes the record the iterator is at and hands it on: first its event time
+// moves the watermark, then it is judged.
+func (s *Source[K, V]) push(m *Meta) {
+	var k K
+	var err error
+	m.Offset, m.Time, s.t.Running = int64(s.records.Offset), s.records.Time, s.o.Step
+	m.NoKey, m.Deleted = s.records.Key == nil, s.records.Value == nil
+	if s.o.Key != nil && !m.NoKey {
+		if k, err = s.o.Key.Decode(s.records.Key); err != nil {
+			s.t.Fail(s.o.Step, fmt.Errorf("decode key: %w", err))
+			return
+		}
+	}
+	if m.Deleted {
+		var zero V
+		s.value = zero
+	} else {
+		if s.value, err = s.o.Value.Decode(s.records.Value); err != nil {
+			s.t.Fail(s.o.Step, fmt.Errorf("decode value: %w", err))
+			return
+		}
+		if s.o.EventTime != nil {
+			m.Time = s.o.EventTime(s.value).UnixMilli()
+		}
+	}
+	if w, moved := s.clock.Observe(m.Time); moved && s.port.Watermark != nil {
+		s.port.Watermark(w)
+	}
+	s.port.Push(m, k, &s.value)
+}
+
+// nextBatch gets the next batch of the partition. Where there is none it sees to
+// idleness and to the end of a bounded source.
+func (s *Source[K, V]) nextBatch() bool {
+	b, err := s.reader.Next()
+	switch {
+	case err == nil:
+		s.records, s.inBatch = b.Records(), true
+		s.next.Epoch = b.Epoch
+		return true
+	case !errors.Is(err, io.EOF):
+		s.t.Fail(s.o.Step, fmt.Errorf("read %s: %w", s.o.Partition.Name(), err))
+		return false
+	}
+	if at := s.reader.Position(); at != s.next { // past markers and aborted records
+		s.next = at
+		s.t.moved()
+	}
+	if s.o.Stop >= 0 && s.next.Offset >= s.o.Stop {
+		s.end()
+		return false
+	}
+	s.checkIdle()
+	return false
+}
+
+func (s *Source[K, V]) endBatch() {
+	if err := s.records.Err(); err != nil {
+		s.t.Fail(s.o.Step, fmt.Errorf("read %s: %w", s.o.Partition.Name(), err))
+	}
+	s.inBatch = false
+	if s.o.Stop < 0 || s.reader.Offset() <= s.o.Stop {
+		s.next = s.reader.Position()
+	}
+}
+
+// end says that no record is to come: every window behind the source may close.
+func (s *Source[K, V]) end() {
+	s.ended = true
+	s.t.moved()
+	s.advance(window.EndOfTime)
+	s.t.job.sourceEnded()
+}
+
+// checkIdle makes the source idle when nothing has come for a while: it then no
+// longer holds back the watermark of others.
+func (s *Source[K, V]) checkIdle() {
+	if s.idle || s.o.IdleAfter <= 0 {
+		return
+	}
+	now := s.t.job.o.Now()
+	if s.quietSince.IsZero() {
+		s.quietSince = now
+		return
+	}
+	if now.Sub(s.quietSince) >= s.o.IdleAfter {
+		s.idle = true
+		s.t.moved()
+		if s.port.Idle != nil {
+			s.port.Idle()
+		}
+	}
+}
+
+func (s *Source[K, V]) position() checkpoint.Input {
+	return checkpoint.Input{Partition: s.o.Partition.Name(), Next: s.next}
+}
+
+func (s *Source[K, V]) origin(int) (topic.TopicPartition, bool) { return s.o.Partition.Name(), true }
+
+func (s *Source[K, V]) watermarkPort() (func(int64), func()) { return s.port.Watermark, s.port.Idle }
+
+func (s *Source[K, V]) watermark() int64 { return s.clock.Watermark() }
+
+func (s *Source[K, V]) close() {
+	s.stop()
+	s.reader.Close()
+}
+
+func (s *Source[K, V]) saveIdle(b []byte) []byte {
+	if s.idle {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+func (s *Source[K, V]) restoreIdle(b []byte) error {
+	if len(b) != 1 {
+		return errClocks
+	}
+	s.idle = b[0] == 1
+	return nil
+}
+
+func (s *Source[K, V]) resumeIdle() {
+	if s.idle && s.port.Idle != nil {
+		s.port.Idle()
+	}
+}
+
+// advance moves the watermark without a record.
+func (s *Source[K, V]) advance(w int64) {
+	if s.clock.Advance(w) && s.port.Watermark != nil {
+		s.port.Watermark(w)
+	}
+}

@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/thalweg/thalweg/checkpoint"
+	"github.com/thalweg/thalweg/state"
+	"github.com/thalweg/thalweg/topic"
+)
+
+// changelogBytes is the size of a batch of the changelog.
+const changelogBytes = 1 << 20
+
+// Table is the overlay of a store, as far as the engine deals with it.
+type Table interface {
+	Barrier(n int64, put func(key, value []byte) error) error
+	Passed(m state.Mark)
+	Bytes() int64
+	Dirty() int64
+	SetBudget(bytes int64)
+}
+
+// store is the state of one step in one task: the table, the store behind it and
+// the changelog between them.
+type store struct {
+	step      int
+	store     *state.Store
+	db        state.DB // closed after the store
+	table     Table
+	changelog topic.TopicPartition
+	writer    *checkpoint.Writer
+	batch     topic.BatchBuilder
+
+	end   topic.LogPosition // of the changelog, as of the last barrier
+	wrote bool              // at the last barrier
+	n     int64             // the checkpoint end belongs to, until it is complete; 0 when none
+}
+
+// OpenStore registers the store of a step, brought to where the attempt starts.
+// The table made on it is handed over with SetTable.
+func (t *Task) OpenStore(step int, s *state.Store, db state.DB, changelog topic.TopicPartition, end topic.LogPosition) (setTable func(Table), err error) {
+	w, err := t.job.session.ChangelogWriter(changelog)
+	if err != nil {
+		return nil, fmt.Errorf("open changelog %s: %w", changelog, err)
+	}
+	st := &store{step: step, store: s, db: db, changelog: changelog, writer: w, end: end}
+	t.stores = append(t.stores, st)
+	return func(table Table) {
+		table.SetBudget(t.job.taskBudget)
+		st.table = table
+	}, nil
+}
+
+// barrier appends what changed to the changelog, in the transaction of checkpoint n.
+func (s *store) barrier(n int64) error {
+	s.wrote = false
+	err := s.table.Barrier(n, func(key, value []byte) error {
+		s.batch.Add(0, key, value, nil)
+		if s.batch.Size() < changelogBytes {
+			return nil
+		}
+		return s.write(n)
+	})
+	if err == nil && s.batch.Len() > 0 {
+		err = s.write(n)
+	}
+	s.n = n
+	return err
+}
+
+func (s *store) write(n int64) error {
+	end, err := s.writer.Write(n, &s.batch)
+	if err != nil {
+		return fmt.Errorf("write to changelog %s: %w", s.changelog, err)
+	}
+	s.end, s.wrote = end, true
+	return nil
+}
+
+// follow lets the store come up to checkpoint n, which is complete, and lets
+// entries leave the table that the store has passed.
+func (s *store) follow(j *Job, n int64) error {
+	if s.n == n && s.wrote {
+		if err := s.store.Follow(j.ctx, state.Mark{Attempt: j.attempt, N: n, End: s.end}); err != nil {
+			if context.Cause(j.ctx) != nil {
+				return nil // the attempt is over
+			}
+			return fmt.Errorf("store of changelog %s: %w", s.changelog, err)
+		}
+	}
+	s.table.Passed(s.store.Mark())
+	return nil
+}
+
+func (s *store) close() error { return errors.Join(s.store.Close(), s.db.Close()) }

@@ -1,0 +1,440 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/thalweg/thalweg/checkpoint"
+	"github.com/thalweg/thalweg/internal/invariant"
+	"github.com/thalweg/thalweg/topic"
+	"github.com/thalweg/thalweg/window"
+)
+
+// Task is one stage on one partition or shard: its inputs, its operators and
+// their state. Only the goroutine that steps it touches it, but for the fields
+// that say otherwise.
+type Task struct {
+	ID  checkpoint.TaskID
+	job *Job
+
+	// Running is the step whose user function runs. Operators set it before they
+	// call one, so that a panic can be told where it belongs.
+	Running int
+
+	wake     chan struct{} // has room for one: somebody has news
+	injected atomic.Int64  // newest barrier the coordinator injected; written by Hooks.Barrier
+
+	inputs    []input
+	lanes     int // lanes of all receivers
+	aligner   *checkpoint.Aligner
+	merge     *window.Merge
+	senders   []sender
+	outputs   []*Output
+	stores    []*store
+	onBarrier []func()
+	clocks    []clock // what has event time of its own, by name
+
+	generation int64 // the checkpoint whose barrier comes next
+	passed     int64 // generation - 1
+	completed  int64 // newest checkpoint seen complete
+	reported   checkpoint.Report
+
+	meta     *Meta // of the record being pushed
+	lane     int   // the lane it came from
+	err      error // first failure; the task does nothing more
+	counters Counters
+
+	mu     sync.Mutex // guards public
+	public Status
+}
+
+// input is a source or the receiving side of an exchange.
+type input interface {
+	// poll does a bounded piece of work, or nothing when there is none.
+	poll() (worked bool)
+	origin(lane int) (topic.TopicPartition, bool)
+	watermarkPort() (func(int64), func())
+	close()
+}
+
+// clock is a generator of watermarks whose state is part of a checkpoint.
+type clock struct {
+	name    string
+	save    func([]byte) []byte
+	restore func([]byte) error
+	resume  func() // tells the operators behind it the restored watermark
+}
+
+// Counters counts what a task did since the attempt began.
+type Counters struct {
+	Records int64 // read from a source or an exchange
+	Emitted int64 // written to topics
+	Late    int64 // dropped because no window was open and nobody reads the late side
+	NoKey   int64 // skipped by an aggregation for want of a key
+	NoValue int64 // skipped by an operator for want of a value
+}
+
+// Status is what can be seen of a task from outside.
+type Status struct {
+	Task      checkpoint.TaskID
+	Watermark int64 // window.Unknown until there is one
+	Counters  Counters
+	StateSize int64 // bytes of state in memory
+}
+
+func newTask(job *Job, id checkpoint.TaskID) *Task {
+	t := &Task{ID: id, job: job, wake: make(chan struct{}, 1), generation: job.first}
+	t.passed, t.completed = job.first-1, job.first-1
+	t.public = Status{Task: id, Watermark: window.Unknown}
+	return t
+}
+
+// Signal wakes the task. It may be called by anybody and never blocks.
+func (t *Task) Signal() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Counters returns the task's counters, for its operators to count in.
+func (t *Task) Counters() *Counters { return &t.counters }
+
+// OnBarrier registers f to run when a barrier arrives, before state is encoded and
+// before the barrier goes on: what f pushes belongs to the checkpoint. Operators
+// open downstream first, and are called upstream first.
+func (t *Task) OnBarrier(f func()) { t.onBarrier = append(t.onBarrier, f) }
+
+// AddClock registers a generator of event time under a stable name.
+func (t *Task) AddClock(name string, save func([]byte) []byte, restore func([]byte) error, resume func()) {
+	t.clocks = append(t.clocks, clock{name, save, restore, resume})
+}
+
+// Fail ends the attempt with err, in the step with the given index.
+func (t *Task) Fail(step int, err error) {
+	if t.err == nil && err != nil {
+		t.err = t.failure(step, err, nil)
+	}
+}
+
+// Failed tells an operator that emits in a loop to stop.
+func (t *Task) Failed() bool { return t.err != nil }
+
+// Err is the first failure of the task, or nil.
+func (t *Task) Err() error { return t.err }
+
+func (t *Task) failure(step int, cause error, stack []byte) *Failure {
+	f := &Failure{Job: t.job.o.Name, Offset: -1, Cause: cause, Stack: stack}
+	f.Step, f.Line = t.job.o.StepName(step)
+	if t.meta != nil {
+		f.Offset = t.meta.Offset
+		for _, in := range t.inputs {
+			if tp, ok := in.origin(t.lane); ok {
+				f.Source = tp
+				break
+			}
+		}
+	}
+	return f
+}
+
+// origin is the partition the task reads, where it reads exactly one.
+func (t *Task) origin() (topic.TopicPartition, bool) {
+	if t.lanes > 0 || len(t.inputs) != 1 {
+		return topic.TopicPartition{}, false
+	}
+	return t.inputs[0].origin(0)
+}
+
+func (t *Task) stepped() bool { return t.job.o.Manual }
+
+// awaitCredit waits for a signal on credit; false means that the attempt is over.
+func (t *Task) awaitCredit(credit <-chan struct{}) bool {
+	select {
+	case <-credit:
+		return true
+	case <-t.job.done:
+		return false
+	}
+}
+
+// open finishes the task once its operators are open: it restores event time from
+// the report of the checkpoint the attempt starts from.
+func (t *Task) open(restored checkpoint.Report) error {
+	t.aligner = checkpoint.NewAligner(t.lanes)
+	if t.lanes > 0 {
+		t.merge = window.NewMerge(t.lanes)
+		t.AddClock("merge", t.merge.AppendState,
+			func(b []byte) error { _, err := t.merge.LoadState(b); return err },
+			func() { t.advance(t.merge.Watermark()) })
+	}
+	// Operators register downstream first; barriers and time travel the other way.
+	slices.Reverse(t.onBarrier)
+	slices.Reverse(t.clocks)
+	t.reported = restored
+	if err := t.restoreClocks(restored.State); err != nil {
+		return fmt.Errorf("task %s/%d: restore event time: %w", t.ID.Stage, t.ID.Shard, err)
+	}
+	return nil
+}
+
+// Step does a bounded piece of work: it takes note of a completed checkpoint,
+// passes an injected barrier, or reads from one input. It reports whether
+// there was anything to do.
+func (t *Task) Step() (worked bool) {
+	if t.err != nil {
+		return false
+	}
+	defer t.catch()
+	worked = t.observeComplete()
+	if n := t.injected.Load(); t.lanes == 0 && n > t.passed {
+		t.passBarrier(n)
+		worked = true
+	} else if !t.full() {
+		for _, in := range t.inputs {
+			if in.poll() {
+				worked = true
+			}
+			if t.err != nil {
+				break
+			}
+		}
+	}
+	t.meta = nil
+	if worked {
+		t.publish()
+	}
+	return worked
+}
+
+// catch turns a panic of a user's function into a failure. It is deferred once per
+// batch, not per record.
+func (t *Task) catch() {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if t.err == nil {
+		t.err = t.failure(t.Running, &PanicError{v}, debug.Stack())
+	}
+}
+
+// run steps the task until ctx ends or it fails.
+func (t *Task) run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if t.Step() {
+			continue
+		}
+		if t.err != nil {
+			return t.err
+		}
+		if t.flush() {
+			continue
+		}
+		select {
+		case <-t.wake:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// flush sends what the exchanges hold: the task has nothing to read, and somebody
+// may be waiting for it.
+func (t *Task) flush() (sent bool) {
+	for _, s := range t.senders {
+		if s.flush() {
+			sent = true
+		}
+	}
+	return sent
+}
+
+// full tells whether the task is at its memory budget and has to wait for the
+// checkpoint under way. One that has not passed its barrier yet goes on to it.
+func (t *Task) full() bool {
+	used := t.held()
+	if used <= t.job.taskBudget/2 {
+		return false
+	}
+	t.job.requestCheckpoint()
+	return used > t.job.taskBudget && t.passed > t.completed
+}
+
+// held is the memory that only a checkpoint frees.
+func (t *Task) held() int64 {
+	var n int64
+	for _, s := range t.stores {
+		n += s.table.Dirty()
+	}
+	for _, o := range t.outputs {
+		n += o.bytes
+	}
+	return n
+}
+
+// observeComplete reacts to a checkpoint that completed: stores may follow to it,
+// and what was held back goes out.
+func (t *Task) observeComplete() bool {
+	c := t.job.completed.Load()
+	if c == t.completed {
+		return false
+	}
+	t.completed = c
+	for _, s := range t.stores {
+		if err := s.follow(t.job, c); err != nil {
+			t.Fail(s.step, err)
+			return true
+		}
+	}
+	for _, o := range t.outputs {
+		o.writeFull()
+	}
+	return true
+}
+
+// writable tells whether the task's generation is the open one: nothing of it is
+// appended anywhere before the checkpoint below it is complete.
+func (t *Task) writable() bool { return t.generation == t.completed+1 }
+
+// mark takes a watermark, or idleness, of one lane.
+func (t *Task) mark(lane int, k mark) {
+	var w int64
+	var moved bool
+	if k.idle {
+		w, moved = t.merge.Idle(lane)
+	} else {
+		w, moved = t.merge.Observe(lane, k.w)
+	}
+	if moved {
+		t.advance(w)
+	}
+}
+
+// advance moves the task's watermark to w.
+func (t *Task) advance(w int64) {
+	for _, in := range t.inputs {
+		if f, _ := in.watermarkPort(); f != nil {
+			f(w)
+		}
+	}
+}
+
+// barrierFrom takes barrier n on a lane; the last lane to deliver it aligns the task.
+func (t *Task) barrierFrom(lane int, n int64) {
+	if t.aligner.Barrier(lane, n) {
+		t.passBarrier(n)
+	}
+}
+
+// passBarrier closes generation n: what operators held back goes on, changed state
+// goes to the changelogs and output to its topics inside the transaction of n, the
+// barrier goes to the stages below, and the task reports. It then works on n+1.
+func (t *Task) passBarrier(n int64) {
+	if c := t.job.completed.Load(); c != t.completed {
+		t.observeComplete()
+	}
+	invariant.Check(n >= t.generation && t.completed == n-1, "task %s/%d passes barrier %d in generation %d with %d complete", t.ID.Stage, t.ID.Shard, n, t.generation, t.completed)
+	t.generation = n
+	for _, f := range t.onBarrier {
+		f()
+	}
+	for _, s := range t.stores {
+		if t.err != nil {
+			return
+		}
+		if err := s.barrier(n); err != nil {
+			t.Fail(s.step, err)
+		}
+	}
+	for _, o := range t.outputs {
+		if t.err != nil {
+			return
+		}
+		o.flush()
+	}
+	if t.err != nil {
+		return
+	}
+	for _, s := range t.senders {
+		s.barrier(n)
+	}
+	t.generation, t.passed = n+1, n
+	t.report(n)
+}
+
+// report tells the coordinator where the task stands.
+func (t *Task) report(n int64) {
+	r := checkpoint.Report{State: t.saveClocks(nil)}
+	for _, in := range t.inputs {
+		if s, ok := in.(positioned); ok {
+			r.Inputs = append(r.Inputs, s.position())
+		}
+	}
+	wrote := false
+	for _, s := range t.stores {
+		r.Changelogs = append(r.Changelogs, checkpoint.Changelog{Partition: s.changelog, End: s.end})
+		wrote = wrote || s.wrote
+	}
+	for _, o := range t.outputs {
+		wrote = wrote || o.wrote
+		o.wrote = false
+	}
+	r.Moved = wrote || !slices.Equal(r.Inputs, t.reported.Inputs) || string(r.State) != string(t.reported.State) ||
+		!slices.Equal(r.Changelogs, t.reported.Changelogs)
+	t.reported = r
+	t.publish()
+	t.job.report(t, n, r)
+}
+
+// positioned is an input whose place is part of a checkpoint.
+type positioned interface{ position() checkpoint.Input }
+
+// moved says that the next checkpoint has something to commit.
+func (t *Task) moved() {
+	if !t.job.active.Load() {
+		t.job.active.Store(true)
+	}
+}
+
+func (t *Task) publish() {
+	s := Status{Task: t.ID, Watermark: window.Unknown, Counters: t.counters}
+	if t.merge != nil {
+		s.Watermark = t.merge.Watermark()
+	}
+	for _, in := range t.inputs {
+		if w, ok := in.(interface{ watermark() int64 }); ok {
+			s.Watermark = w.watermark()
+		}
+	}
+	for _, st := range t.stores {
+		s.StateSize += st.table.Bytes()
+	}
+	t.mu.Lock()
+	t.public = s
+	t.mu.Unlock()
+}
+
+// Status is the task as of its last piece of work. It may be called by anybody.
+func (t *Task) Status() Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.public
+}
+
+func (t *Task) close() error {
+	var first error
+	for _, in := range t.inputs {
+		in.close()
+	}
+	for _, s := range t.stores {
+		if err := s.close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}

@@ -1,0 +1,207 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"strconv"
+	"time"
+
+	"github.com/thalweg/thalweg/checkpoint"
+	"github.com/thalweg/thalweg/state"
+	"github.com/thalweg/thalweg/stream/internal/engine"
+	"github.com/thalweg/thalweg/topic"
+	"github.com/thalweg/thalweg/window"
+)
+
+// DefaultStateMemory bounds what a job keeps in memory until a checkpoint.
+const DefaultStateMemory = 512 << 20
+
+// ErrStopped is returned by calls that wait for a job that was stopped.
+var ErrStopped = engine.ErrStopped
+
+// Failure is what ended a job: the error, or the panic, with the step, its line and
+// the topic, partition and offset of the record.
+type Failure = engine.Failure
+
+// PanicError is the cause of a Failure that was a panic.
+type PanicError = engine.PanicError
+
+// Env is what a job needs of the node it runs on. Programs do not fill it in: they
+// call Node.Run or Node.Start, or use streamtest.
+type Env struct {
+	Plane       *checkpoint.Plane
+	Backend     state.Backend
+	StateDir    string       // stores live below it
+	Cache       *state.Cache // may be nil
+	StateMemory int64        // bytes; zero means DefaultStateMemory
+	Logger      *slog.Logger // nil discards
+	Now         func() time.Time
+	Manual      bool // no goroutines: for tests in virtual time
+}
+
+// Job is a running topology.
+type Job struct {
+	app   *Topology
+	inner *engine.Job
+}
+
+// Start validates app and starts it. It returns once state is restored.
+func Start(ctx context.Context, env Env, app *Topology) (*Job, error) {
+	if app == nil {
+		return nil, errors.New("stream: no topology: make one with stream.New")
+	}
+	if err := app.Validate(); err != nil {
+		return nil, err
+	}
+	if env.Now == nil {
+		env.Now = time.Now
+	}
+	if env.Logger == nil {
+		env.Logger = slog.New(slog.DiscardHandler)
+	}
+	r, err := newRun(app, env)
+	if err != nil {
+		return nil, err
+	}
+	specs, err := r.tasks()
+	if err != nil {
+		return nil, err
+	}
+	budget := env.StateMemory
+	if budget <= 0 {
+		budget = DefaultStateMemory
+	}
+	inner, err := engine.Start(ctx, engine.Options{
+		Name: app.name, Plane: env.Plane, Config: app.checkpoint, Budget: budget, Idleness: app.idleAfter,
+		Now: env.Now, Logger: env.Logger, Manual: env.Manual,
+		StepName: func(id int) (string, string) {
+			if id < 0 || id >= len(app.steps) {
+				return "engine", ""
+			}
+			return app.steps[id].label(), app.steps[id].line
+		},
+	}, specs)
+	if err != nil {
+		return nil, err
+	}
+	return &Job{app: app, inner: inner}, nil
+}
+
+// openStored is a store being opened for a step.
+type openStored struct {
+	Store    *state.Store
+	SetTable func(engine.Table)
+}
+
+// openStore opens the store of s for the task, at the checkpoint the attempt starts from.
+func (o *opening) openStore(s *step) *openStored {
+	st, err := o.run.openStore(o.task, s)
+	if err != nil {
+		o.fail(fmt.Errorf("store of step %q: %w", s.name, err))
+		return nil
+	}
+	return st
+}
+
+func (r *run) openStore(t *engine.Task, s *step) (*openStored, error) {
+	tp := topic.TopicPartition{Topic: r.changelog(s), Partition: topic.PartitionID(t.ID.Shard)}
+	changelog, err := r.env.Plane.Log().Partition(tp)
+	if err != nil {
+		return nil, err
+	}
+	db, err := r.env.Backend.Open(path.Join(r.env.StateDir, r.app.name, s.name, strconv.Itoa(t.ID.Shard)))
+	if err != nil {
+		return nil, err
+	}
+	store, err := state.OpenStore(state.StoreOptions{DB: db, Changelog: changelog, Cache: r.env.Cache,
+		Name: tp.String(), Manual: r.env.Manual, Logger: r.env.Logger})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	closeAll := func(err error) error { return errors.Join(err, store.Close(), db.Close()) }
+	id, end := t.RestoreTo(tp)
+	if err := store.CatchUp(context.Background(), state.Mark{Attempt: id.Attempt, N: id.N, End: end}); err != nil {
+		return nil, closeAll(err)
+	}
+	setTable, err := t.OpenStore(s.id, store, db, tp, end)
+	if err != nil {
+		return nil, closeAll(err)
+	}
+	return &openStored{store, setTable}, nil
+}
+
+func (o *opening) fail(err error) {
+	if o.err == nil {
+		o.err = err
+	}
+}
+
+// Done is closed when the job is over.
+func (j *Job) Done() <-chan struct{} { return j.inner.Done() }
+
+// Wait waits for the end of the job: nil after Stop or the end of all sources of a
+// bounded run, else the Failure.
+func (j *Job) Wait() error {
+	<-j.inner.Done()
+	return j.inner.Err()
+}
+
+// Stop commits what was read with a last checkpoint and ends the job. When ctx ends
+// first the job ends without it, and what it had not committed is done again by the
+// next run.
+func (j *Job) Stop(ctx context.Context) error { return j.inner.Stop(ctx) }
+
+// CatchUp waits until all input that is in the log at the call is committed.
+func (j *Job) CatchUp(ctx context.Context) error { return j.inner.CatchUp(ctx) }
+
+// Checkpoint commits what the job has done so far, and waits for it.
+func (j *Job) Checkpoint(ctx context.Context) (checkpoint.ID, error) {
+	s, err := j.inner.Checkpoint(ctx)
+	return s.ID, err
+}
+
+// Lag is how many offsets of the sources are not committed yet.
+func (j *Job) Lag() int64 { return j.inner.Lag() }
+
+// Status is a job as it stands.
+type Status struct {
+	Name       string
+	Attempt    int64
+	Checkpoint checkpoint.ID // newest complete one
+	At         time.Time     // when it completed; zero before the first of this run
+	Took       time.Duration // from its barrier to its completion
+	Lag        int64         // offsets of the sources that are not committed yet
+	Tasks      []TaskStatus
+}
+
+// TaskStatus is a task as of its last piece of work. Counters begin with the run.
+type TaskStatus struct {
+	Stage     string
+	Shard     int
+	Watermark time.Time // zero while there is none
+	StateSize int64     // bytes of state in memory
+
+	Records int64 // read from a source or an exchange
+	Emitted int64 // written to topics
+	Late    int64 // dropped: no window was open, and nothing reads Late
+	NoKey   int64 // skipped for want of a key
+	NoValue int64 // skipped for want of a value
+}
+
+// Status tells how the job stands.
+func (j *Job) Status() Status {
+	last := j.inner.Last()
+	s := Status{Name: j.app.name, Attempt: j.inner.Attempt(), Checkpoint: last.ID, At: last.At, Took: last.Took, Lag: j.inner.Lag()}
+	for _, t := range j.inner.Tasks() {
+		ts := TaskStatus{Stage: t.Task.Stage, Shard: t.Task.Shard, StateSize: t.StateSize, Records: t.Counters.Records,
+			Emitted: t.Counters.Emitted, Late: t.Counters.Late, NoKey: t.Counters.NoKey, NoValue: t.Counters.NoValue}
+		if w := t.Watermark; w != window.Unknown {
+			ts.Watermark = time.UnixMilli(w).UTC()
+		}
+		s.Tasks = append(s.Tasks, ts)
+	}
+	return s
+}

@@ -1,0 +1,135 @@
+package stream
+
+import (
+	"fmt"
+
+	"github.com/thalweg/thalweg/stream/internal/engine"
+	"github.com/thalweg/thalweg/topic"
+)
+
+// source is a topic the topology reads.
+type source struct {
+	topic     string
+	spec      topic.Spec
+	committed bool
+	open      func(o *opening, at sourceStart)
+}
+
+// isolation is what readers of the topic may see.
+func (s *source) isolation() topic.Isolation {
+	if s.committed {
+		return topic.ReadCommitted
+	}
+	return topic.ReadUncommitted
+}
+
+// sourceStart is what a source reads in one task.
+type sourceStart struct {
+	partition *topic.LogPartition
+	reader    *topic.LogReader
+	start     topic.LogPosition
+	stop      topic.LogOffset
+}
+
+// Stream reads a topic, from where StartAt says when the job runs for the first
+// time and from where it was later. Of a transactional topic it reads what is
+// committed, unless the topic says Uncommitted.
+func (app *Topology) Stream[K, V any](t topic.Topic[K, V]) Stream[K, V] {
+	n := &node[K, V]{step: app.declare("stream")}
+	s := n.step
+	s.source = &source{topic: t.Name(), spec: t.Spec(), committed: !t.IsUncommitted()}
+	s.clock = &clockSettings{disorder: -1}
+	if err := t.Err(); err != nil {
+		s.fault(err.Error())
+	}
+	key, value, err := t.Codecs(nil)
+	if err != nil {
+		s.fault(err.Error())
+	}
+	s.source.open = func(o *opening, at sourceStart) {
+		options := engine.SourceOptions[K, V]{
+			Partition: at.partition, Reader: at.reader, Start: at.start, Stop: at.stop,
+			Value: value, EventTime: t.EventTimeFunc(), Disorder: s.clock.of(app), IdleAfter: app.idleAfter,
+			Step: s.id, Name: s.clock.name,
+		}
+		if s.keyIsRead() {
+			options.Key = key
+		}
+		engine.OpenSource(o.task, options, n.open(o))
+	}
+	return Stream[K, V]{n}
+}
+
+// keyIsRead tells whether a step behind s reads the key that s gives; where none
+// does it is not decoded.
+func (s *step) keyIsRead() bool {
+	for _, out := range s.outputs {
+		if out.needsKey || !out.changeKey && out.keyIsRead() {
+			return true
+		}
+	}
+	return false
+}
+
+// sink is a topic the topology writes.
+type sink struct {
+	topic string
+	spec  topic.Spec
+}
+
+// to writes what n gives to a topic.
+func to[K, V any](n *node[K, V], t topic.Topic[K, V]) {
+	s := n.step.app.declare("to", n.step)
+	s.needsKey = true
+	s.sink = &sink{topic: t.Name(), spec: t.Spec()}
+	if err := t.Err(); err != nil {
+		s.fault(err.Error())
+	}
+	keys, values, err := t.Codecs(nil)
+	if err != nil {
+		s.fault(err.Error())
+	}
+	partitioner := t.Partitioner()
+	connect(n, s, func(o *opening) port[K, V] {
+		task := o.task
+		out, err := task.OpenOutput(s.id, t.Name(), o.run.partitions(t.Name()))
+		if err != nil {
+			o.fail(err)
+			return port[K, V]{}
+		}
+		parts := out.Partitions()
+		keyBuf, valueBuf := make([]byte, 0, 64), make([]byte, 0, 256) // never nil: empty is not absent
+		return port[K, V]{Push: func(m *engine.Meta, k K, v *V) {
+			task.Running = s.id
+			var key, value []byte
+			var err error
+			if !m.NoKey {
+				if keyBuf, err = keys.Append(keyBuf[:0], k); err != nil {
+					task.Fail(s.id, fmt.Errorf("encode key: %w", err))
+					return
+				}
+				key = keyBuf
+			}
+			if !m.Deleted {
+				if valueBuf, err = values.Append(valueBuf[:0], *v); err != nil {
+					task.Fail(s.id, fmt.Errorf("encode value: %w", err))
+					return
+				}
+				value = valueBuf
+			}
+			p := 0
+			switch {
+			case m.NoKey:
+				p = out.Spread()
+			case partitioner != nil:
+				if p = partitioner(k, parts); p < 0 || p >= parts {
+					task.Fail(s.id, fmt.Errorf("partitioner of topic %s chose %d of %d partitions", t.Name(), p, parts))
+					return
+				}
+			default:
+				p = topic.Partition(key, parts)
+			}
+			out.Append(p, m.Time, key, value, m.Headers())
+		}}
+	})
+}

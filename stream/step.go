@@ -1,0 +1,110 @@
+package stream
+
+import (
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+// step is an operator as it was declared: a vertex of the topology.
+type step struct {
+	id      int
+	app     *Topology
+	kind    string // the operator's name
+	name    string // given by As, or derived by the topology when it is validated
+	named   bool   // by As
+	line    string // file:line of the declaration
+	inputs  []*step
+	outputs []*step
+
+	source    *source        // set for a source
+	sink      *sink          // set for a sink
+	group     cut            // set for a grouping
+	clock     *clockSettings // set for what makes watermarks
+	stateful  bool           // has a store and a changelog
+	needsKey  bool           // reads the key it is given
+	changeKey bool           // gives another key to what follows
+
+	faults []string
+}
+
+// cut is a grouping, where the topology may be cut into stages.
+type cut interface {
+	// mustShuffle tells whether records of one key may be in several tasks.
+	mustShuffle() bool
+	newExchange(senders, receivers int) any
+	openStage(o *opening, shard int)
+}
+
+func (s *step) fault(problem string) { s.faults = append(s.faults, problem) }
+
+// label is what messages call the step.
+func (s *step) label() string {
+	if s.name != "" {
+		return s.name
+	}
+	return s.kind
+}
+
+// declare adds a step behind inputs.
+func (app *Topology) declare(kind string, inputs ...*step) *step {
+	s := &step{id: len(app.steps), app: app, kind: kind, line: callerLine(), inputs: inputs}
+	app.steps = append(app.steps, s)
+	for _, in := range inputs {
+		in.outputs = append(in.outputs, s)
+		if in.app != app {
+			s.fault("joins streams of two topologies, " + strconv.Quote(in.app.name) + " and " + strconv.Quote(app.name) + "; build both on one")
+		}
+	}
+	return s
+}
+
+// callerLine is the line outside this package that called the operator.
+func callerLine() string {
+	const here = "github.com/thalweg/thalweg/stream."
+	var pcs [16]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	for {
+		f, more := frames.Next()
+		if !strings.HasPrefix(f.Function, here) {
+			file := f.File
+			if i := strings.LastIndexByte(file, '/'); i >= 0 {
+				if j := strings.LastIndexByte(file[:i], '/'); j >= 0 {
+					file = file[j+1:]
+				}
+			}
+			return file + ":" + strconv.Itoa(f.Line)
+		}
+		if !more {
+			return "unknown"
+		}
+	}
+}
+
+// node is a step together with the type of what it gives to those behind it.
+type node[K, V any] struct {
+	step  *step
+	downs []func(o *opening) port[K, V]
+}
+
+// connect makes the step s, opened by open, read what n gives. A step that is
+// reached in several ways is opened once a task.
+func connect[K, V any](n *node[K, V], s *step, open func(o *opening) port[K, V]) {
+	n.downs = append(n.downs, func(o *opening) port[K, V] {
+		if p, ok := o.opened[s.id]; ok {
+			return p.(port[K, V])
+		}
+		p := open(o)
+		o.opened[s.id] = p
+		return p
+	})
+}
+
+// open opens all that reads what n gives.
+func (n *node[K, V]) open(o *opening) port[K, V] {
+	ports := make([]port[K, V], len(n.downs))
+	for i, d := range n.downs {
+		ports[i] = d(o)
+	}
+	return fanOut(ports)
+}

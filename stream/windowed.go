@@ -1,0 +1,206 @@
+package stream
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/thalweg/thalweg/state"
+	"github.com/thalweg/thalweg/stream/internal/engine"
+	"github.com/thalweg/thalweg/window"
+)
+
+// Windowed is a grouped stream in windows of event time, in front of an aggregation.
+//
+// A window is [Start, End) and closes when the watermark reaches its end plus grace.
+// A record none of whose windows is open is late: it goes to Late and changes
+// nothing else, and is counted where nothing reads Late. A result has the highest
+// event time of the records in it; results of one close come ordered by window end,
+// then start, then key.
+type Windowed[K, V any] struct {
+	g    *grouping[K, V]
+	spec window.Spec
+	emit window.Emit
+	late *bool // something reads the late side
+}
+
+// Emit sets when the aggregation emits: OnClose, the default, once for each window
+// and key when the window closes; OnUpdate with every change.
+func (w Windowed[K, V]) Emit(e window.Emit) Windowed[K, V] {
+	w.emit = e
+	return w
+}
+
+// Count counts the records of each key and window.
+func (w Windowed[K, V]) Count[WK window.KeyOf[K]]() Table[WK, int64] {
+	return Table[WK, int64]{aggregateWindows[K, V, WK, int64](w, w.g.behind("count", false), count[V])}
+}
+
+// Reduce folds the values of each key and window; the first one is where it begins.
+func (w Windowed[K, V]) Reduce[WK window.KeyOf[K]](f func(V, V) V) Table[WK, V] {
+	s := w.g.behind("reduce", true)
+	requireFunc(s, f == nil)
+	return Table[WK, V]{aggregateWindows[K, V, WK, V](w, s, reduce(f))}
+}
+
+// Aggregate folds the values of each key and window into an A, which begins as its
+// zero value.
+func (w Windowed[K, V]) Aggregate[A any, WK window.KeyOf[K]](add func(A, V) A) Table[WK, A] {
+	s := w.g.behind("aggregate", true)
+	requireFunc(s, add == nil)
+	return Table[WK, A]{aggregateWindows[K, V, WK, A](w, s, accumulate(add))}
+}
+
+// Late gives the records that come after all their windows have closed, as they came.
+func (w Windowed[K, V]) Late() Stream[K, V] {
+	s := w.g.behind("late", true)
+	*w.late = true
+	out := &node[K, V]{step: s}
+	key, spec := w.g.key, w.spec
+	w.g.downs = append(w.g.downs, func(o *opening) engine.KeyedPort[V] {
+		t, down := o.task, out.open(o)
+		watermark := window.Unknown
+		return engine.KeyedPort[V]{
+			Push: func(m *engine.Meta, _ uint64, encoded []byte, v *V) {
+				if !spec.Closed(spec.Last(m.Time), watermark) {
+					return
+				}
+				k, err := key.Decode(encoded)
+				if err != nil {
+					t.Fail(s.id, fmt.Errorf("decode key: %w", err))
+					return
+				}
+				down.Push(m, k, v)
+			},
+			Watermark: func(w int64) {
+				watermark = w
+				if down.Watermark != nil {
+					down.Watermark(w)
+				}
+			},
+			Idle: down.Idle,
+		}
+	})
+	return Stream[K, V]{out}
+}
+
+// windowing is an aggregation by key and window in one task.
+type windowing[K, V, WK, A any] struct {
+	t         *engine.Task
+	step      int
+	spec      window.Spec
+	fold      fold[A, V]
+	table     *state.WindowTable[cell[A]]
+	watermark int64
+	open      [2]int64 // the window of the record before, where each record is in one
+	tumbling  bool
+	onUpdate  bool
+	countLate bool
+	emit      func(m *engine.Meta, start int64, key []byte, c *cell[A])
+	own       engine.Meta // of what is emitted
+	down      port[WK, A]
+}
+
+func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *step, f fold[A, V]) *node[WK, A] {
+	out := &node[WK, A]{step: s}
+	s.changeKey = true
+	cells := stored[A](s)
+	key, spec := w.g.key, w.spec
+	w.g.downs = append(w.g.downs, func(o *opening) engine.KeyedPort[V] {
+		store := o.openStore(s)
+		if store == nil {
+			return engine.KeyedPort[V]{}
+		}
+		a := &windowing[K, V, WK, A]{
+			t: o.task, step: s.id, spec: spec, fold: f, watermark: window.Unknown, tumbling: spec.EveryMs() == spec.SizeMs(),
+			onUpdate: w.emit == window.OnUpdate, countLate: !*w.late,
+			table: state.NewWindowTable[cell[A]](store.Store, cells), own: engine.Meta{Offset: -1}, down: out.open(o),
+		}
+		store.SetTable(a.table)
+		a.emit = func(m *engine.Meta, start int64, encoded []byte, c *cell[A]) {
+			k, err := key.Decode(encoded)
+			if err != nil {
+				a.t.Fail(s.id, fmt.Errorf("decode key: %w", err))
+				return
+			}
+			wk := WK(window.Key[K]{Key: k, Start: time.UnixMilli(start).UTC(), End: time.UnixMilli(spec.End(start)).UTC()})
+			m.Time = c.time
+			a.down.Push(m, wk, &c.value)
+		}
+		return engine.KeyedPort[V]{Push: a.push, Watermark: a.advance, Idle: a.down.Idle}
+	})
+	return out
+}
+
+func (a *windowing[K, V, WK, A]) push(m *engine.Meta, hash uint64, key []byte, v *V) {
+	if a.tumbling && m.Time >= a.open[0] && m.Time < a.open[1] {
+		a.add(m, a.open[0], hash, key, v)
+		return
+	}
+	last := a.spec.Last(m.Time)
+	if a.spec.Closed(last, a.watermark) {
+		if a.countLate {
+			a.t.Counters().Late++
+		}
+		return
+	}
+	if a.tumbling {
+		a.open = [2]int64{last, a.spec.End(last)}
+		a.add(m, last, hash, key, v)
+		return
+	}
+	for start := range a.spec.Starts(m.Time) {
+		if !a.spec.Closed(start, a.watermark) {
+			a.add(m, start, hash, key, v)
+		}
+	}
+}
+
+// add takes a record into the window that starts at start.
+func (a *windowing[K, V, WK, A]) add(m *engine.Meta, start int64, hash uint64, key []byte, v *V) {
+	c, existed, err := a.table.Update(start, hash, key)
+	if err != nil {
+		a.t.Fail(a.step, err)
+		return
+	}
+	a.t.Running = a.step
+	a.fold(&c.value, !existed, v)
+	if !existed || m.Time > c.time {
+		c.time = m.Time
+	}
+	if a.onUpdate {
+		a.emit(&a.own, start, key, c)
+	}
+}
+
+// advance closes the windows that watermark w closes, oldest first, and passes on a
+// watermark that no result still to come is below: one belongs to a window that w
+// has not closed, so its time is at least that window's start.
+func (a *windowing[K, V, WK, A]) advance(w int64) {
+	a.watermark = w
+	if a.spec.Closed(a.open[0], w) {
+		a.open = [2]int64{}
+	}
+	for !a.t.Failed() {
+		start, ok := a.table.Oldest()
+		if !ok || !a.spec.Closed(start, w) {
+			break
+		}
+		err := a.table.CloseWindow(start, func(key []byte, c *cell[A]) error {
+			if !a.onUpdate {
+				a.emit(&a.own, start, key, c)
+			}
+			return a.t.Err()
+		})
+		if err != nil {
+			a.t.Fail(a.step, err)
+			return
+		}
+	}
+	if a.down.Watermark == nil {
+		return
+	}
+	if w != window.EndOfTime && w != window.Unknown {
+		w -= a.spec.SizeMs() + a.spec.GraceMs() - 1
+	}
+	a.down.Watermark(w)
+}
