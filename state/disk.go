@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"os"
+	"strings"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -71,56 +71,17 @@ func (b *diskBackend) Open(dir string) (DB, error) {
 	}
 	b.open++
 	db := &diskDB{backend: b, failing: make(chan struct{})}
-	err := b.create(dir)
-	if err == nil {
-		db.pebble, err = pebble.Open(dir, b.options(db))
-	}
-	if err != nil {
+	var err error
+	if db.pebble, err = pebble.Open(dir, b.options(db)); err != nil {
 		b.releaseLocked()
 		return nil, fmt.Errorf("state: open %s: %w (a store can be deleted: it is rebuilt from its changelog)", dir, err)
 	}
 	return db, nil
 }
 
-// create makes an empty database in dir when there is nothing yet. A crash while
-// Pebble creates its first files may leave some of them without the others, and
-// Pebble does not open what is left. So they are made beside dir, and moved
-// there when they are durable.
-func (b *diskBackend) create(dir string) error {
-	names, err := b.fs.List(dir)
-	if err == nil && len(names) > 0 {
-		return nil
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	beside := dir + ".new"
-	if err := b.fs.RemoveAll(beside); err != nil {
-		return err
-	}
-	fresh, err := pebble.Open(beside, b.options(&diskDB{failing: make(chan struct{})}))
-	if err != nil {
-		return err
-	}
-	if err := fresh.Close(); err != nil {
-		return err
-	}
-	if err := b.fs.RemoveAll(dir); err != nil { // empty, where it exists
-		return err
-	}
-	if err := b.fs.Rename(beside, dir); err != nil {
-		return err
-	}
-	parent, err := b.fs.OpenDir(b.fs.PathDir(dir))
-	if err != nil {
-		return err
-	}
-	return errors.Join(parent.Sync(), parent.Close())
-}
-
 func (b *diskBackend) options(db *diskDB) *pebble.Options {
 	o := &pebble.Options{
-		FS:                          b.fs,
+		FS:                          orderedFS{b.fs},
 		Cache:                       b.blocks,
 		FileCache:                   b.files,
 		DisableWAL:                  true,
@@ -327,6 +288,26 @@ func (db *diskDB) Close() error {
 	defer db.backend.mu.Unlock()
 	db.backend.releaseLocked()
 	return db.closeErr
+}
+
+// orderedFS makes what a directory holds durable before a marker is created in it.
+// Pebble's markers name a file made just before them and are made durable
+// together with it; a crash in between may keep the marker and lose the file's
+// name, where the file system does not keep such changes in order, and then the
+// database does not open any more.
+type orderedFS struct{ vfs.FS }
+
+func (fs orderedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.HasPrefix(fs.PathBase(name), "marker.") {
+		dir, err := fs.OpenDir(fs.PathDir(name))
+		if err != nil {
+			return nil, err
+		}
+		if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+			return nil, err
+		}
+	}
+	return fs.FS.Create(name, category)
 }
 
 // pebbleLogger passes on what Pebble deems an error and drops its chatter.
