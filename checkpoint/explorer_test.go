@@ -131,7 +131,8 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		{"completed transactions are remembered until marked", rules{rememberNewest: true}, budget{crashes: 1}},
 		{"nothing is aborted without an entry", rules{abortUndecided: true}, budget{timers: 1}},
 		{"leaders refuse owners that are over", rules{admitEnded: true}, budget{crashes: 1}},
-		{"checkpoints are compared by attempt and n, not by n alone", rules{compareNOnly: true}, budget{crashes: 1}},
+		{"reports are compared by attempt and n, not by n alone", rules{compareNOnly: true}, budget{crashes: 1}},
+		{"barriers are compared by attempt and n, not by n alone", rules{alignNOnly: true}, budget{crashes: 1}},
 	} {
 		t.Run(m.rule, func(t *testing.T) {
 			if x := explore(newWorld(rules{}, m.left)); x.violation != nil {

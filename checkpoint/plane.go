@@ -26,6 +26,8 @@ const (
 	// snapshotAfter is how many bytes of entries the metadata log may gain before
 	// it is cut, or eight times the last snapshot where that is more.
 	snapshotAfter = 8 << 20
+	// metadataSegmentBytes is small, since what a snapshot replaces goes by segments.
+	metadataSegmentBytes = 16 << 20
 	// syncsAtOnce bounds how many partitions are synced in parallel.
 	syncsAtOnce = 8
 )
@@ -146,7 +148,7 @@ func Open(dir string, o PlaneOptions) (*Plane, error) {
 // recover replays the metadata log, ends the owners of the process before and then
 // their transactions.
 func (p *Plane) recover() error {
-	err := p.log.Create(metadataPartition.Topic, log.TopicSpec{Partitions: 1})
+	err := p.log.Create(metadataPartition.Topic, log.TopicSpec{Partitions: 1, SegmentBytes: metadataSegmentBytes})
 	if err != nil {
 		return fmt.Errorf("create the metadata log: %w", err)
 	}
@@ -287,10 +289,10 @@ func (p *Plane) writeLocked(e entry) (log.AppendResult, error) {
 	switch {
 	case err == nil:
 		p.grown += int64(len(p.entryBuf))
-	case errors.Is(err, log.ErrTooLarge):
-		err = fmt.Errorf("metadata entry of %d bytes: %w", len(p.entryBuf), err) // nothing was written
-	default:
+	case errors.Is(err, log.ErrOffline):
 		err = p.fail(err)
+	default: // a full disk, or an entry that is too large: nothing was written
+		err = fmt.Errorf("metadata entry of %d bytes: %w", len(p.entryBuf), err)
 	}
 	return at, err
 }
