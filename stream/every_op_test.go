@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"context"
+	"flag"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -14,6 +15,8 @@ import (
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/stream"
 )
+
+var everyOp = flag.Int("every", 17, "stop the job at one in so many file operations; 1 is all")
 
 // A job that ends at any one file operation (write, mapped write, allocation, sync,
 // rename, truncation) goes on from there to the results of one that ran through: after
@@ -41,11 +44,9 @@ func TestStoppedAtEveryFileOperation(t *testing.T) {
 			whole := base.Kill()
 			require.True(t, k.runManually(whole))
 			total := whole.Ops()
+			t.Logf("%d operations", total)
 			require.Greater(t, total, int64(50))
-			step := int64(1)
-			if testing.Short() {
-				step = 17
-			}
+			step := int64(*everyOp)
 			for stop := 1 + rng.Int64N(step); stop <= total; stop += step {
 				fs := base.Kill()
 				fs.StopAt(stop)
@@ -64,7 +65,7 @@ func TestStoppedAtEveryFileOperation(t *testing.T) {
 // tells whether it came to its end.
 func (k killed) runManually(fs *vfs.Mem) (ended bool) {
 	o := checkpoint.PlaneOptions{FS: fs, SyncInterval: -1}
-	o.Log.SegmentBytes = 32 << 10
+	o.Log.SegmentBytes, o.Log.MaxBatchBytes = 32<<10, 256<<10
 	plane, err := checkpoint.Open("node", o)
 	if err != nil {
 		return false

@@ -29,7 +29,7 @@ type testNode struct {
 func openNode(t *testing.T, fs *vfs.Mem) testNode {
 	t.Helper()
 	o := checkpoint.PlaneOptions{FS: fs, SyncInterval: 20 * time.Millisecond}
-	o.Log.SegmentBytes = 128 << 10
+	o.Log.SegmentBytes, o.Log.MaxBatchBytes = 128<<10, 2<<20
 	plane, err := checkpoint.Open("node", o)
 	require.NoError(t, err)
 	return testNode{plane}
