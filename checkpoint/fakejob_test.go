@@ -52,7 +52,7 @@ func part(topic string, i int) log.TopicPartition {
 func fakeClock() time.Time { return time.UnixMilli(1_700_000_000_000) }
 
 func openPlane(fs vfs.FS) (*Plane, error) {
-	return Open(fakeDir, PlaneOptions{FS: fs, SyncInterval: -1, Now: fakeClock, Log: log.Options{SegmentBytes: 1 << 20}})
+	return Open(fakeDir, PlaneOptions{FS: fs, SyncInterval: -1, Now: fakeClock, Log: log.Options{SegmentBytes: 1 << 10, MaxBatchBytes: 32 << 10}})
 }
 
 // setUp makes topics and input, all of it durable.
@@ -194,8 +194,16 @@ func (j *fakeJob) work(i, n int) error {
 
 func (j *fakeJob) report(i int, moved bool) Report {
 	t := &j.tasks[i]
+	in, err := j.p.Log().Partition(part("in", i))
+	if err != nil {
+		panic(err)
+	}
+	next, err := in.PositionAt(log.Offset(t.next))
+	if err != nil {
+		panic(err)
+	}
 	return Report{
-		Inputs:     []Input{{part("in", i), log.Position{Offset: log.Offset(t.next)}}},
+		Inputs:     []Input{{part("in", i), next}},
 		Changelogs: []Changelog{{part("changelog", i), t.end}},
 		State:      []byte{byte(t.next)},
 		Moved:      moved,

@@ -330,12 +330,12 @@ func TestFullDisk(t *testing.T) {
 	require.NoError(t, j.checkpoint(1, 1))
 	fs.SetCapacity(1)
 	var b log.BatchBuilder
-	b.Add(0, nil, make([]byte, 900<<10), nil)
+	b.Add(0, nil, make([]byte, 20<<10), nil)
 	w, err := j.s.Writer(part("out", 0))
 	require.NoError(t, err)
 	for err == nil {
 		_, err = w.Write(2, &b)
-		b.Add(0, nil, make([]byte, 900<<10), nil)
+		b.Add(0, nil, make([]byte, 20<<10), nil)
 	}
 	require.NotErrorIs(t, err, ErrGeneration)
 	require.Error(t, <-j.failed)
