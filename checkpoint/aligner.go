@@ -44,11 +44,11 @@ func (a *Aligner) Barrier(input int, n int64) (aligned bool) {
 }
 
 func (a *Aligner) barrier(input int, id ID) (aligned bool) {
-	if id.N <= a.last.N || !a.rules.same(id, ID{a.last.Attempt, id.N}) {
+	if id.N <= a.last.N || !same(id, ID{a.last.Attempt, id.N}, a.rules.alignNOnly) {
 		return false
 	}
-	if a.aligning && !a.rules.same(id, a.pending) {
-		return false
+	if a.aligning && id.N != a.pending.N {
+		return false // one is in flight at a time
 	}
 	if !a.aligning {
 		a.aligning, a.pending = true, ID{a.last.Attempt, id.N}

@@ -16,7 +16,7 @@ type commit struct {
 	reports map[TaskID]Report // of the tasks that moved
 	written []written
 	ends    map[log.TopicPartition]log.Position // of the partitions written to
-	strict  bool                                // a partition written to waits for the disk
+	strict  bool                                // all it names is to be on disk, and then its entry
 }
 
 // written is a partition the checkpoint wrote to.
@@ -29,14 +29,18 @@ type written struct {
 
 // add takes what a writer wrote in the checkpoint. Since the gate is sealed, that is
 // all it will ever write in it.
-func (c *commit) add(w *Writer) {
+//
+// A checkpoint is strict when a partition it wrote to waits for the disk, and when
+// it is the first of the job to write to a partition: then every partition the job
+// writes to is known after a power cut, and can be looked at for what was lost.
+func (c *commit) add(w *Writer, named bool) {
 	end, wrote := w.written(c.id.N)
 	if !wrote {
 		return
 	}
 	x := written{w.part, end, w.s.p.strict(w.part.Name()), w.plain}
 	c.written = append(c.written, x)
-	c.strict = c.strict || x.strict
+	c.strict = c.strict || x.strict || !named
 	c.ends[w.part.Name()] = end
 }
 
@@ -61,9 +65,8 @@ func (s *Session) commit(c *commit) (done bool, err error) {
 }
 
 // await waits until everything the checkpoint wrote is as durable as the topics
-// demand. When one demands the disk, the entry will be on disk too, and an entry is
-// never more durable than what it names: then inputs and the outputs of other
-// topics are synced with it, where they are not yet.
+// demand. When the entry will be on disk, so is all it names before, inputs and the
+// outputs of topics that ask for less too: an entry is never more durable than that.
 func (s *Session) await(c *commit) error {
 	var g errgroup.Group
 	for _, w := range c.written {
@@ -75,12 +78,19 @@ func (s *Session) await(c *commit) error {
 		}
 	}
 	if c.strict {
-		for _, r := range c.reports {
-			for _, in := range r.Inputs {
-				part, err := s.p.log.Partition(in.Partition)
-				if err == nil && part.Durable() < in.Next.Offset {
-					g.Go(func() error { return part.Sync(s.ctx) })
-				}
+		g.Go(func() error { return s.syncInputs(s.ctx, c.reports) })
+	}
+	return g.Wait()
+}
+
+// syncInputs makes what was read durable.
+func (s *Session) syncInputs(ctx context.Context, reports map[TaskID]Report) error {
+	var g errgroup.Group
+	for _, r := range reports {
+		for _, in := range r.Inputs {
+			part, err := s.p.log.Partition(in.Partition)
+			if err == nil && part.Durable() < in.Next.Offset {
+				g.Go(func() error { return part.Sync(ctx) })
 			}
 		}
 	}
@@ -109,14 +119,17 @@ func (s *Session) mark(c *commit, txn log.ProducerID) error {
 }
 
 // committed tells the coordinator what became of the checkpoint.
-func (s *Session) committed(id ID, done bool, err error) {
+func (s *Session) committed(c *commit, done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if done {
-		if _, ok := s.coord.committed(id, outcomeAccepted); ok {
+		for tp := range c.ends {
+			s.named[tp] = struct{}{}
+		}
+		if _, ok := s.coord.committed(c.id, outcomeAccepted); ok {
 			s.gate.advance()
 			if s.opts.Hooks.Complete != nil {
-				s.hooks = append(s.hooks, func() { s.opts.Hooks.Complete(id) })
+				s.hooks = append(s.hooks, func() { s.opts.Hooks.Complete(c.id) })
 			}
 		}
 	}

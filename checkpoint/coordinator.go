@@ -73,7 +73,7 @@ func (c *coordinator) trigger() (id ID, ok bool) {
 // of another checkpoint, of another attempt, of a stranger, or a repeated one
 // changes nothing.
 func (c *coordinator) report(id ID, task TaskID, r Report) (all bool) {
-	if _, mine := c.tasks[task]; !mine || c.state != coordinatorCollecting || !c.rules.same(id, c.id()) {
+	if _, mine := c.tasks[task]; !mine || c.state != coordinatorCollecting || !same(id, c.id(), c.rules.compareNOnly) {
 		return false
 	}
 	if _, repeated := c.reports[task]; repeated {
@@ -100,7 +100,7 @@ func (c *coordinator) moved() map[TaskID]Report {
 // told. When both are false the answer is of another checkpoint, or the attempt is
 // over.
 func (c *coordinator) committed(id ID, o outcome) (again, done bool) {
-	if c.state != coordinatorCommitting || !c.rules.same(id, c.id()) {
+	if c.state != coordinatorCommitting || !same(id, c.id(), c.rules.compareNOnly) {
 		return false, false
 	}
 	switch o {

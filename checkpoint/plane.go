@@ -26,6 +26,8 @@ const (
 	// snapshotAfter is how many bytes of entries the metadata log may gain before
 	// it is cut, or eight times the last snapshot where that is more.
 	snapshotAfter = 8 << 20
+	// metadataSegmentBytes is small, since what a snapshot replaces goes by segments.
+	metadataSegmentBytes = 16 << 20
 	// syncsAtOnce bounds how many partitions are synced in parallel.
 	syncsAtOnce = 8
 )
@@ -55,10 +57,6 @@ type Plane struct {
 	logger *slog.Logger
 	now    func() time.Time
 
-	// unclean tells that the process before did not close the log, so that
-	// unsynced data may be missing.
-	unclean bool
-
 	cancel context.CancelFunc // ends the background sync counted by wg
 	wg     sync.WaitGroup
 
@@ -74,7 +72,6 @@ type Plane struct {
 	state     *metadata
 	unmarked  map[int64]struct{} // Completes whose markers are not all written, by index
 	failed    error              // the metadata log failed; set once
-	ended     map[string]block   // of the attempts that the start of this process ended, by job
 	recovered recovery
 
 	jobsMu   sync.Mutex          // taken with none of the others held, and none taken under it
@@ -83,13 +80,6 @@ type Plane struct {
 
 	closeOnce sync.Once
 	closeErr  error
-}
-
-// block is the block of ids of an attempt: checkpoint n's is first + n - base.
-type block struct {
-	attempt int64
-	first   log.ProducerID
-	base    int64
 }
 
 // recovery counts what Open did.
@@ -122,14 +112,17 @@ func Open(dir string, o PlaneOptions) (*Plane, error) {
 	p := &Plane{
 		log: l, logger: logger, now: o.Now,
 		unmarked: map[int64]struct{}{},
-		ended:    map[string]block{},
 		sessions: map[string]*Session{},
 		cutAfter: snapshotAfter,
 	}
 	if p.now == nil {
 		p.now = time.Now
 	}
-	if err := p.recover(); err != nil {
+	segmentBytes := int64(metadataSegmentBytes)
+	if lo.SegmentBytes > 0 {
+		segmentBytes = min(segmentBytes, lo.SegmentBytes)
+	}
+	if err := p.recover(segmentBytes); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -145,28 +138,22 @@ func Open(dir string, o PlaneOptions) (*Plane, error) {
 
 // recover replays the metadata log, ends the owners of the process before and then
 // their transactions.
-func (p *Plane) recover() error {
-	err := p.log.Create(metadataPartition.Topic, log.TopicSpec{Partitions: 1})
-	if err != nil {
-		return fmt.Errorf("create the metadata log: %w", err)
+func (p *Plane) recover(segmentBytes int64) (err error) {
+	if _, exists := p.log.Spec(metadataPartition.Topic); !exists {
+		spec := log.TopicSpec{Partitions: 1, SegmentBytes: segmentBytes}
+		if err := p.log.Create(metadataPartition.Topic, spec); err != nil {
+			return fmt.Errorf("create the metadata log: %w", err)
+		}
 	}
 	if p.meta, err = p.log.Partition(metadataPartition); err != nil {
 		return fmt.Errorf("open the metadata log: %w", err)
 	}
-	before := p.meta.End()
 	if p.state, err = p.replay(); err != nil {
 		return fmt.Errorf("replay the metadata log: %w", err)
 	}
-	for name, j := range p.state.jobs {
-		if j.live {
-			p.ended[name] = block{j.attempt, j.first, j.base}
-		}
-	}
-	if _, err := p.propose(nodeStart{}, true); err != nil {
+	if _, err := p.propose(nodeStart{unclean: !p.meta.Recovery().Clean}, true); err != nil {
 		return err
 	}
-	// An epoch begins at every start that follows an unclean stop.
-	p.unclean = p.meta.End().Epoch != before.Epoch
 	p.log.SetOwners(p)
 	for part := range p.log.Partitions() {
 		if err := p.settle(part); err != nil {
@@ -287,10 +274,10 @@ func (p *Plane) writeLocked(e entry) (log.AppendResult, error) {
 	switch {
 	case err == nil:
 		p.grown += int64(len(p.entryBuf))
-	case errors.Is(err, log.ErrTooLarge):
-		err = fmt.Errorf("metadata entry of %d bytes: %w", len(p.entryBuf), err) // nothing was written
-	default:
+	case errors.Is(err, log.ErrOffline):
 		err = p.fail(err)
+	default: // a full disk, or an entry that is too large: nothing was written
+		err = fmt.Errorf("metadata entry of %d bytes: %w", len(p.entryBuf), err)
 	}
 	return at, err
 }

@@ -9,10 +9,9 @@ type rules struct {
 	rememberNewest   bool // only the newest completed transaction of a job is remembered
 	abortUndecided   bool // a leader ends a transaction that nothing has decided
 	admitEnded       bool // leaders accept batches of owners that are over
-	compareNOnly     bool // reports and barriers are matched by n alone
+	compareNOnly     bool // reports and outcomes are matched by n alone
+	alignNOnly       bool // and barriers
 }
 
-// same tells whether two ids name the same checkpoint.
-func (r rules) same(a, b ID) bool {
-	return a.N == b.N && (r.compareNOnly || a.Attempt == b.Attempt)
-}
+// same tells whether a and b name the same checkpoint.
+func same(a, b ID, nOnly bool) bool { return a.N == b.N && (nOnly || a.Attempt == b.Attempt) }

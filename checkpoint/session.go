@@ -76,6 +76,7 @@ type Session struct {
 	gate    gate
 	busy    bool // a commit is running, in a goroutine or in the last Report
 	writers map[log.TopicPartition]*Writer
+	named   map[log.TopicPartition]struct{} // a complete checkpoint of the job has written to it
 	hooks   []func()
 	calling bool // a goroutine is working through hooks
 	err     error
@@ -148,6 +149,10 @@ func (p *Plane) startJob(o JobOptions) (*Session, error) {
 	if err := s.restore(); err != nil {
 		return nil, err
 	}
+	s.named = map[log.TopicPartition]struct{}{}
+	for tp := range s.restored.checkpoint.ends {
+		s.named[tp] = struct{}{}
+	}
 	s.coord = newCoordinator(s.attempt, s.base, o.Tasks, rules{})
 	if s.restored.ok {
 		s.gate.begin(ID{s.attempt, s.base})
@@ -214,6 +219,9 @@ func (s *Session) Begin(ctx context.Context, reports map[TaskID]Report) error {
 			return fmt.Errorf("checkpoint: job %q has no task %v", s.opts.Name, t)
 		}
 	}
+	if err := s.syncInputs(ctx, reports); err != nil {
+		return err
+	}
 	zero := ID{Attempt: s.attempt}
 	if _, err := s.p.propose(complete{s.opts.Name, zero, reports, nil}, true); err != nil {
 		s.fail(err)
@@ -272,6 +280,13 @@ func (s *Session) writes(tp log.TopicPartition) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.writers[tp] != nil
+}
+
+func (s *Session) names(tp log.TopicPartition) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, named := s.named[tp]
+	return named
 }
 
 // txn is the transaction of checkpoint n.
@@ -337,11 +352,11 @@ func (s *Session) Report(task TaskID, n int64, r Report) {
 	s.mu.Unlock()
 
 	for _, w := range writers {
-		c.add(w)
+		c.add(w, s.names(w.part.Name()))
 	}
 	run := func() {
 		done, err := s.commit(c)
-		s.committed(c.id, done, err)
+		s.committed(c, done, err)
 	}
 	if c.strict && !s.opts.Synchronous {
 		go func() { // Close waits until it has cleared busy

@@ -62,8 +62,9 @@ func (e epochs) truncate(end Offset) epochs {
 	return e[:n:n]
 }
 
-// deleteBefore drops entries no record from start-1 on needs. The one of start-1
-// stays, for it is part of the position start.
+// deleteBefore drops entries no record from start-1 on needs, where start is the
+// first offset in any file. The one of start-1 stays, for it is part of the
+// position start.
 func (e epochs) deleteBefore(start Offset) epochs {
 	i := sort.Search(len(e), func(i int) bool { return e[i].Start > start-1 })
 	return e[max(i-1, 0):]

@@ -110,18 +110,14 @@ func (p *Partition) cutSegmentsLocked(at int, position int64, end Offset) error 
 	}
 	active.since = p.options.Now()
 
+	// The leader epoch file keeps the epochs that are cut away until the next batch
+	// is written: after a crash they tell which numbers are taken.
 	known := p.epochs.Load().truncate(end)
 	last, _ := p.epochs.Load().last()
 	p.epoch = max(p.epoch, last+1)
 	kept := p.aborted.Load().between(0, end)
 	p.epochs.Store(&known)
 	p.aborted.Store(&kept)
-	if len(known) > 0 {
-		if err := replaceFile(files, path.Join(p.dir, leaderEpochFile), encodeEpochs(known)); err != nil {
-			return err
-		}
-	}
-
 	shorter := append(slices.Clone(segments[:at]), active)
 	p.segments.Store(&shorter)
 	p.generation.Add(1)
@@ -229,7 +225,7 @@ func (p *Partition) DeleteBefore(off Offset) error {
 	p.mu.Lock()
 	kept := slices.Clone((*p.segments.Load())[n:]) // appends may have added one
 	p.segments.Store(&kept)
-	known := p.epochs.Load().deleteBefore(off)
+	known := p.epochs.Load().deleteBefore(min(off, kept[0].base))
 	p.epochs.Store(&known)
 	aborted := p.aborted.Load().between(off, maxOffset)
 	p.aborted.Store(&aborted)

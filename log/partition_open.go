@@ -144,6 +144,9 @@ func (o *opening) readEpochs() error {
 // ends. Those below the recovery point, or all after a clean stop, are taken at
 // their seals' word where these fit; the others are scanned.
 func (o *opening) checkSegments() error {
+	if err := o.finishDeletion(); err != nil {
+		return err
+	}
 	for i := 0; i < len(o.segments); i++ {
 		s := o.segments[i]
 		last := i == len(o.segments)-1
@@ -175,6 +178,23 @@ func (o *opening) checkSegments() error {
 	}
 	if end < o.state.recoveryPoint && !o.state.adopt && o.state.start < o.state.recoveryPoint {
 		return o.missing(end)
+	}
+	return nil
+}
+
+// finishDeletion removes what a deletion that was cut off left below the start: a
+// crash can leave holes in it. Deletions make sure of the snapshot at the first
+// segment they keep; where there is none, nothing was being deleted, and the
+// segments may be needed to rebuild producers.
+func (o *opening) finishDeletion() error {
+	for i := len(o.segments) - 1; i > 0; i-- {
+		base := o.segments[i].base
+		if base > o.state.start || !slices.Contains(o.files.snapshots, base) {
+			continue
+		}
+		if _, at := o.loadSnapshot([]Offset{base}, base); at == base {
+			return o.dropSegments(0, i)
+		}
 	}
 	return nil
 }
@@ -507,14 +527,6 @@ func (o *opening) settle() error {
 		}
 		end = start
 	}
-	// A half-finished deletion of segments below the start is completed.
-	below := 0
-	for below+1 < len(o.segments) && o.segments[below+1].base <= start {
-		below++
-	}
-	if err := o.dropSegments(0, below); err != nil {
-		return err
-	}
 	if err := o.settleActive(end); err != nil {
 		return err
 	}
@@ -533,7 +545,7 @@ func (o *opening) settle() error {
 			return err
 		}
 	}
-	known := p.epochs.Load().deleteBefore(start)
+	known := p.epochs.Load().deleteBefore(min(start, o.segments[0].base))
 	p.epochs.Store(&known)
 	if o.rebuild && len(known) > 0 {
 		if err := replaceFile(files, path.Join(p.dir, leaderEpochFile), encodeEpochs(known)); err != nil {

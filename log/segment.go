@@ -165,14 +165,21 @@ func (s *segment) fits(n int64, last Offset, segmentBytes int64) bool {
 }
 
 // append copies a batch to the end, with base offset and epoch as in prefix, and
-// publishes it. There must be room. The first bytes come last, so that a copy that
-// is cut off looks like the end of the log.
-func (s *segment) append(prefix []byte, b *Batch, last Offset) error {
+// publishes it. There must be room. The length comes last: until it is whole there
+// is no batch, only a copy that was cut off. A prefix written in one go could be
+// cut off inside the epoch, which no checksum covers.
+func (s *segment) append(prefix [batchPrefixBytes]byte, b *Batch, last Offset) error {
 	at := s.end.Load()
+	var length [atLeaderEpoch - atBatchLength]byte
+	copy(length[:], prefix[atBatchLength:])
+	clear(prefix[atBatchLength:atLeaderEpoch])
 	if err := s.mapping.Write(at+batchPrefixBytes, b.Bytes[batchPrefixBytes:]); err != nil {
 		return err
 	}
-	if err := s.mapping.Write(at, prefix); err != nil {
+	if err := s.mapping.Write(at, prefix[:]); err != nil {
+		return err
+	}
+	if err := s.mapping.Write(at+atBatchLength, length[:]); err != nil {
 		return err
 	}
 	s.note(at, int64(len(b.Bytes)), last, b)

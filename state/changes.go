@@ -11,8 +11,12 @@ type change struct {
 type changes struct {
 	table  overlay[change]
 	values arena
+	bytes  int64 // memory the changes take, about
 	order  []sortedID
 }
+
+// changeSize is what a change takes besides its key and value: an entry and a slot.
+const changeSize = 80
 
 func newChanges() *changes {
 	return &changes{table: newOverlay[change](new(ledger))}
@@ -24,6 +28,7 @@ func (c *changes) put(key, value []byte) {
 	_, e := c.table.find(hash, key)
 	if e == nil {
 		_, e = c.table.insert(hash, key)
+		c.bytes += int64(len(key)) + changeSize
 	}
 	if e.value.deleted = value == nil; e.value.deleted {
 		return
@@ -34,10 +39,8 @@ func (c *changes) put(key, value []byte) {
 		return
 	}
 	e.value.value = c.values.put(value)
+	c.bytes += int64(len(value))
 }
-
-// bytes is the memory the changes take.
-func (c *changes) bytes() int64 { return c.table.ledger.bytes() + c.values.bytes }
 
 func (c *changes) len() int { return c.table.used }
 
@@ -61,4 +64,5 @@ func (c *changes) all(f func(key, value []byte) error) error {
 func (c *changes) reset() {
 	c.table.reset()
 	c.values.reset()
+	c.bytes = 0
 }

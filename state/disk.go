@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"strings"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -70,18 +71,17 @@ func (b *diskBackend) Open(dir string) (DB, error) {
 	}
 	b.open++
 	db := &diskDB{backend: b, failing: make(chan struct{})}
-	pdb, err := pebble.Open(dir, b.options(db))
-	if err != nil {
+	var err error
+	if db.pebble, err = pebble.Open(dir, b.options(db)); err != nil {
 		b.releaseLocked()
 		return nil, fmt.Errorf("state: open %s: %w (a store can be deleted: it is rebuilt from its changelog)", dir, err)
 	}
-	db.pebble = pdb
 	return db, nil
 }
 
 func (b *diskBackend) options(db *diskDB) *pebble.Options {
 	o := &pebble.Options{
-		FS:                          b.fs,
+		FS:                          orderedFS{b.fs},
 		Cache:                       b.blocks,
 		FileCache:                   b.files,
 		DisableWAL:                  true,
@@ -288,6 +288,26 @@ func (db *diskDB) Close() error {
 	defer db.backend.mu.Unlock()
 	db.backend.releaseLocked()
 	return db.closeErr
+}
+
+// orderedFS makes what a directory holds durable before a marker is created in it.
+// Pebble's markers name a file made just before them and are made durable
+// together with it; a crash in between may keep the marker and lose the file's
+// name, where the file system does not keep such changes in order, and then the
+// database does not open any more.
+type orderedFS struct{ vfs.FS }
+
+func (fs orderedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.HasPrefix(fs.PathBase(name), "marker.") {
+		dir, err := fs.OpenDir(fs.PathDir(name))
+		if err != nil {
+			return nil, err
+		}
+		if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+			return nil, err
+		}
+	}
+	return fs.FS.Create(name, category)
 }
 
 // pebbleLogger passes on what Pebble deems an error and drops its chatter.

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// batchBytes and batchEntries bound a batch of a step, well below the size at
-	// which Pebble keeps a batch apart from its memtable.
-	batchBytes   = 1 << 20
-	batchEntries = 16 << 10
+	// maxBatchBytes and maxBatchEntries bound a batch of a step, well below the size
+	// at which Pebble keeps a batch apart from its memtable.
+	maxBatchBytes   = 1 << 20
+	maxBatchEntries = 16 << 10
 )
 
 // Follow tells the follower that checkpoint to is committed. It does not wait for
@@ -303,7 +303,7 @@ func (s *Store) advance(ctx context.Context, to Mark) error {
 		}
 		records += n
 		s.unflushed += int64(len(batch.Bytes))
-		if s.changes.bytes() > s.o.StepBytes && r.Offset() < to.End.Offset {
+		if s.changes.bytes > s.o.StepBytes && r.Offset() < to.End.Offset {
 			if err := s.apply(progress{to, r.Position()}, records); err != nil {
 				return err
 			}
@@ -358,7 +358,7 @@ func (s *Store) apply(to progress, records int64) error {
 		s.entries = append(s.entries, Entry{key, value})
 		size += len(key) + len(value)
 		left--
-		if left == 0 || size < batchBytes && len(s.entries) < batchEntries {
+		if left == 0 || size < maxBatchBytes && len(s.entries) < s.batchEntries {
 			return nil
 		}
 		return flush()

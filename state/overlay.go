@@ -121,17 +121,15 @@ func (o *overlay[V]) find(hash uint64, key []byte) (uint32, *entry[V]) {
 			continue
 		}
 		id := uint32(s) - 1
-		if e := o.at(id); o.holds(e, key) {
+		e := o.at(id)
+		if int(e.keyLen) == len(key) && len(key) <= inlineKey {
+			if string(e.inline[:len(key)]) == string(key) {
+				return id, e
+			}
+		} else if e.keyLen == longKey && string(o.keys.get(e.longRef())) == string(key) {
 			return id, e
 		}
 	}
-}
-
-func (o *overlay[V]) holds(e *entry[V], key []byte) bool {
-	if e.keyLen != longKey {
-		return int(e.keyLen) == len(key) && string(e.inline[:e.keyLen]) == string(key)
-	}
-	return string(o.keys.get(e.longRef())) == string(key)
 }
 
 // insert adds key, which must not be there, with a zero value and no flags but
@@ -371,12 +369,18 @@ func (o *overlay[V]) drop() {
 	*o = overlay[V]{ledger: o.ledger}
 }
 
-// reset forgets all entries and keeps the memory. It is for overlays without
-// barriers: nothing of the ledger but memory is kept in step.
+// reset forgets all entries and keeps the memory, unless it is much more than
+// they needed. It is for overlays without barriers: nothing of the ledger but
+// memory is kept in step.
 func (o *overlay[V]) reset() {
+	if len(o.slots) > 4096 && len(o.slots) > 16*o.used {
+		o.drop()
+		return
+	}
 	clear(o.slots)
-	for _, c := range o.chunks {
-		clear(c)
+	for left, i := int(o.next), 0; left > 0; i++ {
+		clear(o.chunks[i][:min(left, len(o.chunks[i]))])
+		left -= len(o.chunks[i])
 	}
 	before := o.keys.bytes
 	o.keys.reset()

@@ -113,6 +113,8 @@ type Store struct {
 	wg     sync.WaitGroup
 	wake   chan struct{} // one slot: there is a new target, or a reason to hurry
 
+	batchEntries int // maxBatchEntries, or less in tests
+
 	step      chan struct{} // semaphore: held while the database is changed
 	changes   *changes      // guarded by step
 	entries   []Entry       // guarded by step; of the batch being filled
@@ -143,6 +145,8 @@ func OpenStore(o StoreOptions) (*Store, error) {
 		step:    make(chan struct{}, 1),
 		changes: newChanges(),
 		moved:   make(chan struct{}),
+
+		batchEntries: maxBatchEntries,
 	}
 	value, ok, err := o.DB.Get(markKey)
 	if err != nil {

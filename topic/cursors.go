@@ -1,11 +1,13 @@
 package topic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"sync"
 
 	"github.com/thalweg/thalweg/log"
 )
@@ -13,11 +15,9 @@ import (
 // cursors reads several partitions as one sequence of batches: they take turns,
 // so none starves while another is busy. For one goroutine.
 type cursors struct {
-	all      []cursor
-	follow   bool
-	turn     int           // whose batch was returned last
-	advanced chan struct{} // one token: a partition may have something new
-	cancels  []func()      // of the registrations that fill advanced
+	all    []cursor
+	follow bool
+	turn   int // whose batch was returned last
 }
 
 // cursor is a place in one partition.
@@ -32,7 +32,7 @@ type cursor struct {
 // newCursors places a cursor in every partition. Unless it is to follow them,
 // their ends are those at the call.
 func newCursors(partitions []*log.Partition, from Position, iso log.Isolation, follow bool) (*cursors, error) {
-	c := &cursors{all: make([]cursor, len(partitions)), follow: follow, turn: -1, advanced: make(chan struct{}, 1)}
+	c := &cursors{all: make([]cursor, len(partitions)), follow: follow, turn: -1}
 	// All ends come before anything else: the moment they stand for should be short.
 	for i, p := range partitions {
 		c.all[i] = cursor{partition: p, end: math.MaxInt64, floating: from.kind == positionStart}
@@ -47,19 +47,8 @@ func newCursors(partitions []*log.Partition, from Position, iso log.Isolation, f
 			return nil, err
 		}
 		c.all[i].reader = p.Reader(off, iso)
-		if follow {
-			c.cancels = append(c.cancels, p.OnAdvance(c.advance))
-		}
 	}
 	return c, nil
-}
-
-// advance is called when a partition has grown.
-func (c *cursors) advance() {
-	select {
-	case c.advanced <- struct{}{}:
-	default:
-	}
 }
 
 // next returns the next batch and its partition's number, or io.EOF when there
@@ -73,10 +62,8 @@ func (c *cursors) next(ctx context.Context) (*log.Batch, int, error) {
 			if !c.follow {
 				return nil, 0, io.EOF
 			}
-			select {
-			case <-c.advanced: // registered before the partitions were found empty
-			case <-ctx.Done():
-				return nil, 0, ctx.Err()
+			if err := c.wait(ctx); err != nil {
+				return nil, 0, err
 			}
 			idle = 0
 		}
@@ -88,18 +75,46 @@ func (c *cursors) next(ctx context.Context) (*log.Batch, int, error) {
 	}
 }
 
+// wait returns once a partition may have something new, or can never have.
+func (c *cursors) wait(ctx context.Context) error {
+	if len(c.all) == 1 {
+		return c.all[0].wait(ctx)
+	}
+	first, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var waiting sync.WaitGroup
+	for i := range c.all {
+		waiting.Go(func() { cancel(cmp.Or(c.all[i].wait(first), errAdvanced)) })
+	}
+	waiting.Wait()
+	if err := context.Cause(first); err != errAdvanced && ctx.Err() == nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// errAdvanced ends the wait for the other partitions.
+var errAdvanced = errors.New("topic: a partition has advanced")
+
 // end is the end of the partition whose batch next returned last.
 func (c *cursors) end() log.Offset { return c.all[c.turn].end }
 
 func (c *cursors) close() {
-	for _, cancel := range c.cancels {
-		cancel()
-	}
 	for i := range c.all {
 		if r := c.all[i].reader; r != nil {
 			r.Close()
 		}
 	}
+}
+
+// wait returns once next may have something new. It never has once the
+// partition is closed or offline, which is an error.
+func (c *cursor) wait(ctx context.Context) error {
+	err := c.reader.Wait(ctx)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return fmt.Errorf("topic: read %s: %w", c.partition.Name(), err)
 }
 
 // next returns the partition's next batch, or io.EOF.

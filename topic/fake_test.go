@@ -37,9 +37,21 @@ type fakeRecord struct {
 
 func (p *fakePartition) Name() log.TopicPartition { return p.name }
 
-func (p *fakePartition) Write(b []byte) (log.AppendResult, error) {
+func (p *fakePartition) Append(ctx context.Context, b []byte) (log.AppendResult, error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	res, err := p.appendLocked(b)
+	p.flying = true
+	p.mu.Unlock()
+	if err == nil && p.acked != nil {
+		err = p.acked(ctx)
+	}
+	p.mu.Lock()
+	p.flying = false
+	p.mu.Unlock()
+	return res, err
+}
+
+func (p *fakePartition) appendLocked(b []byte) (log.AppendResult, error) {
 	if p.flying {
 		return log.AppendResult{}, errors.New("a second batch in flight")
 	}
@@ -64,24 +76,11 @@ func (p *fakePartition) Write(b []byte) (log.AppendResult, error) {
 		return log.AppendResult{}, fmt.Errorf("%w: %d, not %d", log.ErrOutOfOrder, batch.Producer.Sequence, p.next)
 	}
 	p.next = int32((int64(p.next) + int64(len(records))) % (1 << 31))
-	p.flying = true
 	base := log.Offset(len(p.records))
 	p.records = append(p.records, records...)
 	p.batches = append(p.batches, len(records))
 	end := log.Offset(len(p.records))
 	return log.AppendResult{Base: base, Last: end - 1, End: log.Position{Offset: end}}, nil
-}
-
-func (p *fakePartition) Acked(ctx context.Context, end log.Offset) error {
-	defer func() {
-		p.mu.Lock()
-		p.flying = false
-		p.mu.Unlock()
-	}()
-	if p.acked != nil {
-		return p.acked(ctx)
-	}
-	return nil
 }
 
 // values returns what the partition holds, in order.

@@ -26,12 +26,10 @@ type ticket struct {
 }
 
 // appender is what a queue needs of its partition; *log.Partition is one. An
-// error of Write means that the batch is not in the log, one of Acked that it is
-// but may not be as durable as asked.
+// Append that fails but returns where the batch went has written it.
 type appender interface {
 	Name() log.TopicPartition
-	Write(batch []byte) (log.AppendResult, error)
-	Acked(ctx context.Context, end log.Offset) error
+	Append(ctx context.Context, batch []byte) (log.AppendResult, error)
 }
 
 // partitionQueue collects a producer's records of one partition in batches and
@@ -286,30 +284,25 @@ func (q *partitionQueue) append(b *pendingBatch) (log.Offset, error) {
 	if q.failed != nil {
 		return -1, q.failed
 	}
-	batch := b.builder.Finish(log.Producer{ID: q.s.id, Sequence: q.sequence})
-	res, err := q.partition.Write(batch)
-	if err != nil {
-		return -1, q.refused(b, err)
+	n := b.builder.Len()
+	res, err := q.partition.Append(context.Background(), b.builder.Finish(log.Producer{ID: q.s.id, Sequence: q.sequence}))
+	written := res.End.Offset > 0
+	if written { // its numbers are used up whatever else may be wrong
+		q.sequence = int32((int64(q.sequence) + int64(n)) & math.MaxInt32)
 	}
-	// The batch is in the log, so its numbers are used up whatever comes now.
-	q.sequence = int32((int64(q.sequence) + int64(b.builder.Len())) & math.MaxInt32)
-	if err := q.partition.Acked(context.Background(), res.End.Offset); err != nil {
+	switch {
+	case err == nil:
+		return res.Base, nil
+	case written || errors.Is(err, log.ErrOffline):
+		// Written, but maybe not as durable as asked; or the write itself failed,
+		// after which recovery may still find the batch whole.
 		q.giveUp(err)
 		return -1, fmt.Errorf("%w: produce to %s: %w", ErrUnknown, q.name, err)
+	case errors.Is(err, log.ErrClosed) || errors.Is(err, log.ErrFenced) || errors.Is(err, log.ErrOutOfOrder):
+		return -1, q.giveUp(err)
 	}
-	return res.Base, nil
-}
-
-// refused explains why the log did not take b, and gives the queue up unless
-// another batch may fare better.
-func (q *partitionQueue) refused(b *pendingBatch, err error) error {
-	switch {
-	case errors.Is(err, log.ErrTooLarge):
-		return fmt.Errorf("topic: produce to %s: a batch of %d bytes, %d records: %w", q.name, b.builder.Size(), b.builder.Len(), err)
-	case errors.Is(err, log.ErrClosed), errors.Is(err, log.ErrOffline), errors.Is(err, log.ErrFenced), errors.Is(err, log.ErrOutOfOrder):
-		return q.giveUp(err)
-	}
-	return fmt.Errorf("topic: produce to %s: %w", q.name, err)
+	// Another batch may fare better.
+	return -1, fmt.Errorf("topic: produce %d records to %s: %w", n, q.name, err)
 }
 
 // giveUp makes err the answer to every record of the queue that is not written.

@@ -10,7 +10,8 @@ type ProducerOptions struct {
 	// BatchBytes is the size at which a batch is closed, between 1 KiB and 16
 	// MiB. A larger record travels in a batch of its own. Zero means 128 KiB, or
 	// less where the topic has so many partitions that MemoryBytes would not
-	// hold two batches of each.
+	// hold two batches of each. It must not exceed the log's MaxBatchBytes, or
+	// full batches are refused.
 	BatchBytes int
 
 	// Linger is how long a queued record waits for others to share its batch.

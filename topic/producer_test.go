@@ -433,7 +433,7 @@ func TestRecordTooLarge(t *testing.T) {
 	require.NoError(t, p.Queue(t.Context(), "k", "5"))
 	err = p.Flush(t.Context())
 	require.ErrorIs(t, err, log.ErrTooLarge)
-	require.ErrorContains(t, err, "1 records")
+	require.ErrorContains(t, err, "produce 1 records")
 	require.Equal(t, []int{1, 1, 1, 1}, parts[0].sizes())
 	require.Equal(t, "5", parts[0].values()[3])
 }
@@ -550,29 +550,28 @@ func TestFailedAcknowledgement(t *testing.T) {
 	require.Equal(t, []string{"3", "5", "6", "6", "6"}, parts[1].values())
 }
 
-// A partition that goes offline fails everything queued for it, at once.
-func TestOfflinePartitionFailsTheQueue(t *testing.T) {
+// A partition that takes no more fails everything queued for it, at once. Only
+// where the write itself failed is the outcome of the first batch unknown.
+func TestUnusablePartitionFailsTheQueue(t *testing.T) {
 	for _, cause := range []error{log.ErrOffline, log.ErrClosed, log.ErrFenced, log.ErrOutOfOrder} {
 		t.Run(cause.Error(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, parts := fake(t, orders, 1, ProducerOptions{BatchBytes: 1024, Linger: time.Hour})
 				began := time.Now()
 				proceed := make(chan struct{})
-				parts[0].write = func([]fakeRecord) error { return cause }
-				gate := parts[0].write
-				parts[0].write = func(r []fakeRecord) error { <-proceed; return gate(r) }
-				failed := 0
+				parts[0].write = func([]fakeRecord) error { <-proceed; return cause }
+				var unknown []bool
 				for range 9 {
 					r := Record[string, string]{Key: "k", Value: strings.Repeat("v", 400)}
 					require.NoError(t, p.QueueRecord(t.Context(), r, func(r Result) {
 						require.ErrorIs(t, r.Err, cause)
-						require.NotErrorIs(t, r.Err, ErrUnknown)
-						failed++
+						unknown = append(unknown, errors.Is(r.Err, ErrUnknown))
 					}))
 				}
 				close(proceed)
 				synctest.Wait()
-				require.Equal(t, 9, failed)
+				first := cause == log.ErrOffline // two records to a batch
+				require.Equal(t, []bool{first, first, false, false, false, false, false, false, false}, unknown)
 				require.Zero(t, time.Since(began))
 				err := p.Flush(t.Context())
 				e, ok := errors.AsType[*FlushError](err)
@@ -580,6 +579,7 @@ func TestOfflinePartitionFailsTheQueue(t *testing.T) {
 				require.Equal(t, 9, e.Failed)
 				_, _, err = p.SendRecord(t.Context(), Record[string, string]{NoKey: true, Value: "v"})
 				require.ErrorIs(t, err, cause)
+				require.NotErrorIs(t, err, ErrUnknown)
 				require.NoError(t, p.Close())
 			})
 		})
@@ -654,9 +654,11 @@ func TestQueueAllocatesNothing(t *testing.T) {
 // discard takes everything.
 type discard struct{ name log.TopicPartition }
 
-func (d discard) Name() log.TopicPartition              { return d.name }
-func (discard) Write([]byte) (log.AppendResult, error)  { return log.AppendResult{}, nil }
-func (discard) Acked(context.Context, log.Offset) error { return nil }
+func (d discard) Name() log.TopicPartition { return d.name }
+
+func (d discard) Append(context.Context, []byte) (log.AppendResult, error) {
+	return log.AppendResult{End: log.Position{Offset: 1}}, nil
+}
 
 func TestProducerOptions(t *testing.T) {
 	o, err := ProducerOptions{}.withDefaults(4)

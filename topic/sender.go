@@ -65,19 +65,34 @@ func (s *sender) put(ctx context.Context, e *entry, w want) (ticket, error) {
 	if e.partition != anyPartition {
 		return s.queues[e.partition].add(ctx, e, w, anySerial)
 	}
-	for failed := 0; ; {
+	for {
 		sticky := s.sticky.Load()
 		partition, serial := unpackSticky(sticky)
 		t, err := s.queues[partition].add(ctx, e, w, int64(serial))
 		if _, ok := errors.AsType[*queueError](err); ok {
-			failed++ // an offline partition does not stop records that may go elsewhere
+			return s.putElsewhere(ctx, e, w, partition, err)
 		}
-		if err == nil || err != errBatchClosed && (failed == 0 || failed == len(s.queues)) {
+		if err != errBatchClosed {
 			return t, err
 		}
 		next := (partition + 1) % len(s.queues)
 		s.sticky.CompareAndSwap(sticky, packSticky(next, s.queues[next].present()))
 	}
+}
+
+// putElsewhere adds a record without key, which the queue of partition refused
+// with err for good, to the first queue after it that still takes records.
+func (s *sender) putElsewhere(ctx context.Context, e *entry, w want, partition int, err error) (ticket, error) {
+	for i := 1; i < len(s.queues); i++ {
+		next := (partition + i) % len(s.queues)
+		t, nextErr := s.queues[next].add(ctx, e, w, anySerial)
+		if _, ok := errors.AsType[*queueError](nextErr); ok {
+			continue
+		}
+		s.sticky.Store(packSticky(next, s.queues[next].present()))
+		return t, nextErr
+	}
+	return ticket{}, err
 }
 
 func packSticky(partition int, serial uint32) uint64 { return uint64(partition)<<32 | uint64(serial) }

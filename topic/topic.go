@@ -3,6 +3,7 @@ package topic
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"time"
@@ -11,14 +12,9 @@ import (
 	"github.com/thalweg/thalweg/topic/codec"
 )
 
-const (
-	// MaxPartitions bounds the partitions of one topic. Each costs open files
-	// and a preallocated segment, so more is more likely a mistake than a wish.
-	MaxPartitions = 4096
-
-	// maxNameBytes keeps "<topic>-<partition>" a valid file name everywhere.
-	maxNameBytes = 249
-)
+// MaxPartitions bounds the partitions of one topic. Each costs open files and a
+// preallocated segment, so more is more likely a mistake than a wish.
+const MaxPartitions = 4096
 
 // Topic is a name, two codecs and the settings the topic is created with. It is
 // a plain value that touches no log: declare it as a package variable and share
@@ -94,8 +90,8 @@ func (t Topic[K, V]) Sync(s log.Sync) Topic[K, V] {
 // SegmentBytes sets the size at which a segment file is sealed. Without it the
 // log's own setting holds.
 func (t Topic[K, V]) SegmentBytes(n int64) Topic[K, V] {
-	if n < 1 {
-		return t.fault("SegmentBytes(%d): give a positive size, or leave the call out for the log's own", n)
+	if n < 1 || n > math.MaxInt32 {
+		return t.fault("SegmentBytes(%d): give a size between 1 and %d, or leave the call out for the log's own", n, math.MaxInt32)
 	}
 	t.spec.SegmentBytes = n
 	return t
@@ -172,28 +168,13 @@ func (t Topic[K, V]) fault(format string, args ...any) Topic[K, V] {
 	return t
 }
 
-// checkName refuses names that cannot be a directory's on every system, and
-// those kept for topics of our own.
+// checkName refuses what the log does, and the names kept for topics of our own.
 func checkName(name string) error {
-	invalid := func(format string, args ...any) error {
-		return fmt.Errorf("%w %q: "+format, append([]any{log.ErrInvalidName, name}, args...)...)
+	if name == "" {
+		return fmt.Errorf("%w: it is empty; name the topic with topic.New", log.ErrInvalidName)
 	}
-	switch {
-	case name == "":
-		return invalid("it is empty; name the topic with topic.New")
-	case len(name) > maxNameBytes:
-		return invalid("it has %d bytes; use at most %d", len(name), maxNameBytes)
-	case name == "." || name == "..":
-		return invalid("it means a directory; use another")
-	case strings.HasPrefix(name, "__"):
-		return invalid(`names that begin with "__" are reserved; use another`)
+	if strings.HasPrefix(name, "__") {
+		return fmt.Errorf("%w: %q begins with \"__\", which is reserved; use another", log.ErrInvalidName, name)
 	}
-	for i := range len(name) {
-		c := name[i]
-		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-' {
-			continue
-		}
-		return invalid("byte %d is not allowed; use letters, digits, '.', '_' and '-'", i)
-	}
-	return nil
+	return log.ValidateName(name)
 }

@@ -116,6 +116,23 @@ func TestAssignmentSaturates(t *testing.T) {
 	}
 }
 
+// Assignment is the same on both sides of the bound where it changes to
+// arithmetic that saturates.
+func TestAssignmentFarFromNow(t *testing.T) {
+	s := window.Hopping(12*ms, 5*ms).Offset(3 * ms)
+	for _, edge := range []int64{1 << 62, -1 << 62} {
+		for at := edge - 20; at <= edge+20; at++ {
+			var want []int64
+			for start := at - 11; start <= at; start++ {
+				if (start-3)%5 == 0 {
+					want = append(want, start)
+				}
+			}
+			require.Equal(t, want, slices.Collect(s.Starts(at)), "at %d", at)
+		}
+	}
+}
+
 // Every fault is told, each with what is wrong.
 func TestSpecFaults(t *testing.T) {
 	for _, c := range []struct {

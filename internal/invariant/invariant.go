@@ -4,7 +4,8 @@ package invariant
 
 import "fmt"
 
-// Check panics with the message when ok is false.
+// Check panics with the message when ok is false. Its arguments are evaluated, and
+// may be allocated, either way: code that runs for every record branches first.
 func Check(ok bool, format string, args ...any) {
 	if !ok {
 		panic("thalweg: invariant violated: " + fmt.Sprintf(format, args...))

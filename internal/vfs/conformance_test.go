@@ -222,7 +222,11 @@ func TestMappingAndFileShowTheSameBytes(t *testing.T) {
 		require.NoError(t, m.Write(3, []byte("TWO")))
 		require.Equal(t, "ONETWOthree", string(before[:11]))
 		require.Equal(t, "ONETWOthree", string(second.Bytes()[:11]))
+		require.NoError(t, f.Truncate(11))
+		require.NoError(t, f.Allocate(20_000))
+		require.Zero(t, second.Bytes()[12_345])
 		require.NoError(t, second.Unmap())
+		require.Zero(t, before[12_345], "what was cut off is gone from mappings")
 
 		require.NoError(t, f.Sync())
 		require.NoError(t, f.Close())

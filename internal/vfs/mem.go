@@ -47,19 +47,22 @@ type dirChange struct {
 	node     *memNode
 }
 
-// apply does the change where entriesOf says and where it is possible: entries
-// that a crash lost cannot be moved or removed.
-func (c dirChange) apply(entriesOf func(dir *memNode) map[string]*memNode) {
+func (c dirChange) isRename() bool { return c.from != nil && c.to != nil }
+
+// apply does the change in the entries that entriesOf gives and tells whether it
+// was possible: entries that a crash lost cannot be moved or removed.
+func (c dirChange) apply(entriesOf func(dir *memNode) map[string]*memNode) bool {
 	if c.from != nil {
 		entries := entriesOf(c.from)
 		if entries[c.fromName] != c.node {
-			return
+			return false
 		}
 		delete(entries, c.fromName)
 	}
 	if c.to != nil {
 		entriesOf(c.to)[c.toName] = c.node
 	}
+	return true
 }
 
 // NewMem returns an empty in-memory file system.

@@ -27,9 +27,20 @@ func (m *Mem) Crash(seed uint64) *Mem {
 	}
 	inOrder := random.IntN(2) == 0
 	kept := random.IntN(len(m.journal) + 1)
-	for i, change := range m.journal {
-		if inOrder && i < kept || !inOrder && random.IntN(2) == 0 {
-			change.apply(entriesOf)
+	unmoved := map[*memNode]bool{} // files whose rename was lost
+	for i, c := range m.journal {
+		keep := inOrder && i < kept || !inOrder && random.IntN(2) == 0
+		// A name that a lost rename did not set free cannot be taken by another
+		// file, or the renamed one would have neither name.
+		if c.to != nil && unmoved[entriesOf(c.to)[c.toName]] {
+			keep = false
+		}
+		// Nor does a directory go that still holds something.
+		if c.to == nil && c.node.isDir() && len(entriesOf(c.node)) > 0 {
+			keep = false
+		}
+		if (!keep || !c.apply(entriesOf)) && c.isRename() {
+			unmoved[c.node] = true
 		}
 	}
 

@@ -190,6 +190,24 @@ func TestTruncationWithinAPage(t *testing.T) {
 	require.NoError(t, f.Sync())
 	require.NoError(t, f.Allocate(pageBytes))
 	require.Equal(t, []string{"512a", "512a 3584z"}, kinds(outcomes(t, m, describe(t, "f"))))
+
+	// Whether the file grows again before the sync or after a failed one, what
+	// was cut off the page stays away from the new length.
+	for _, fail := range []bool{false, true} {
+		m := NewMem()
+		f := synced(t, m, "f", fill('a', pageBytes))
+		require.NoError(t, f.Truncate(sectorBytes))
+		if fail {
+			m.SetHook(func(op Op) error { return syscall.EIO })
+			require.Error(t, f.Sync())
+			m.SetHook(nil)
+			require.NoError(t, f.Sync())
+		}
+		require.NoError(t, f.Allocate(2*pageBytes))
+		seen := kinds(outcomes(t, m, describe(t, "f")))
+		require.Subset(t, seen, []string{"512a", "512a 7680z"})
+		require.NotContains(t, seen, "4096a 4096z")
+	}
 }
 
 func TestUnsyncedDirectoryEntries(t *testing.T) {
@@ -234,6 +252,28 @@ func TestUnsyncedDirectoryEntries(t *testing.T) {
 		require.NoError(t, f.Sync())
 		require.NoError(t, m.Rename("new", "name"))
 		require.Equal(t, []string{"1n", "1o"}, kinds(outcomes(t, m, describe(t, "name"))))
+	})
+	t.Run("rename of another file of the same name", func(t *testing.T) {
+		m := NewMem()
+		synced(t, m, "f", "a")
+		require.NoError(t, m.Rename("f", "g"))
+		create(t, m, "f")
+		require.NoError(t, m.Rename("f", "h"))
+		seen := outcomes(t, m, func(m *Mem) string { return describe(t, "f")(m) + ", " + describe(t, "g")(m) })
+		for outcome := range seen {
+			require.Contains(t, outcome, "1a", "the first file is somewhere")
+		}
+		require.Contains(t, kinds(seen), "1a, missing")
+		require.Contains(t, kinds(seen), "missing, 1a")
+	})
+	t.Run("rename out of a removed directory", func(t *testing.T) {
+		m := NewMem()
+		require.NoError(t, MkdirAllDurable(m, "d"))
+		synced(t, m, "d/f", "a")
+		require.NoError(t, m.Rename("d/f", "f"))
+		require.NoError(t, m.Remove("d"))
+		both := func(m *Mem) string { return describe(t, "d/f")(m) + ", " + describe(t, "f")(m) }
+		require.Equal(t, []string{"1a, missing", "missing, 1a"}, kinds(outcomes(t, m, both)))
 	})
 	t.Run("rename between directories", func(t *testing.T) {
 		m := NewMem()

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/big"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
@@ -244,6 +245,8 @@ func TestTypesWithoutCodec(t *testing.T) {
 	check(inner[withProto](), "codec: no codec for codec_test.withProto.P: it is a protobuf message")
 	check(inner[tree](), "codec: no codec for codec_test.tree.Kids[]: it contains itself")
 	check(inner[map[*int]int](), "map keys with pointers")
+	check(inner[struct{ L []struct{ _ int } }](), ": the elements of .L need memory and write no bytes")
+	check(inner[struct{ Mu sync.Mutex }](), ".Mu: a sync.Mutex is not data")
 
 	require.NoError(t, of[tree]())
 	require.NoError(t, of[withAny]())

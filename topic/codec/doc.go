@@ -30,7 +30,8 @@
 // Integers are big-endian and of fixed width (int and uint eight bytes), floats
 // big-endian IEEE 754, a bool one byte 0 or 1, strings and bytes themselves:
 // what Kafka's own serializers write. A time is twelve bytes that sort as times
-// do. The binary struct codec is described at [Struct] and in format.go.
+// do: the instant to the nanosecond, for any year. Its zone is not kept, and
+// what comes back is in UTC, in structs as well. The binary struct codec is described at [Struct] and in format.go.
 // What decodes without error encodes back to the same bytes, JSON and
 // marshaling methods aside.
 //

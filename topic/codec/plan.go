@@ -44,9 +44,15 @@ const (
 	opSkip // only when decoding: a field that is gone
 )
 
+// op is one step of a plan. What only some kinds need, or only errors, is apart,
+// so that a plan is a few cache lines.
 type op struct {
 	kind   opKind
 	offset uintptr
+	*detail
+}
+
+type detail struct {
 	length int          // elements of an array, raw bytes
 	stride uintptr      // memory of one element of an array or slice
 	least  uint64       // fewest encoded bytes of one element, of a map's key
@@ -74,7 +80,7 @@ func (p *plan) add(s *shape, n *node, offset uintptr, path string) (err error) {
 	if s.node.kind != n.kind || s.node.length != n.length || s.node.label != n.label {
 		return fmt.Errorf("%w: %s was %v and is now %v", ErrSchemaChanged, orValue(path), n, s.node)
 	}
-	o := op{offset: offset, path: path}
+	o := op{offset: offset, detail: &detail{path: path}}
 	switch n.kind {
 	case kindBool:
 		o.kind = opBool
@@ -140,7 +146,7 @@ func (p *plan) addFields(s *shape, n *node, offset uintptr, path string) error {
 		path := path + "." + f.name
 		i, ok := byName[f.name]
 		if !ok {
-			p.ops = append(p.ops, op{kind: opSkip, skip: f.node, path: path})
+			p.ops = append(p.ops, op{kind: opSkip, detail: &detail{skip: f.node, path: path}})
 			continue
 		}
 		if err := p.add(s.fields[i], f.node, offset+s.offsets[i], path); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -124,7 +125,7 @@ func (l *layout) init(t reflect.Type, r *Registry) {
 		return
 	}
 	if l.own, l.err = planOf(l.shape, l.shape.node, ""); l.err != nil {
-		l.err = &TypeError{Type: t.String(), Reason: l.err.Error()}
+		l.err = &TypeError{Type: t.String(), Reason: strings.TrimPrefix(l.err.Error(), ErrSchemaChanged.Error()+": ")}
 		return
 	}
 	l.schema = appendSchema(nil, l.shape.node)

@@ -299,6 +299,9 @@ func (r *Receiver[V]) poll() bool {
 func (r *Receiver[V]) process(lane int, b *laneBatch[V]) {
 	t, m := r.t, &r.meta
 	t.meta, t.lane = m, lane
+	if len(b.records)+len(b.marks) > 0 {
+		t.moved()
+	}
 	marks, key := b.marks, uint32(0)
 	for i := range b.records {
 		for len(marks) > 0 && marks[0].at == i {

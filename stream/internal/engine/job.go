@@ -475,6 +475,7 @@ func (j *Job) CatchUp(ctx context.Context) error {
 		}
 		targets = append(targets, target{s.Partition.Name(), off})
 	}
+	j.requestCheckpoint()
 	return j.await(ctx, func() bool {
 		j.mu.Lock()
 		defer j.mu.Unlock()

@@ -71,6 +71,7 @@ func (s *Source[K, V]) poll() bool {
 	}
 	s.quietSince = time.Time{}
 	s.idle = false
+	s.t.moved()
 	t, m := s.t, &s.meta
 	t.meta, m.records = m, &s.records
 	n := 0
@@ -138,7 +139,10 @@ func (s *Source[K, V]) nextBatch() bool {
 		s.t.Fail(s.o.Step, fmt.Errorf("read %s: %w", s.o.Partition.Name(), err))
 		return false
 	}
-	s.next = s.reader.Position() // past markers and aborted records
+	if at := s.reader.Position(); at != s.next { // past markers and aborted records
+		s.next = at
+		s.t.moved()
+	}
 	if s.o.Stop >= 0 && s.next.Offset >= s.o.Stop {
 		s.end()
 		return false
@@ -160,6 +164,7 @@ func (s *Source[K, V]) endBatch() {
 // end says that no record is to come: every window behind the source may close.
 func (s *Source[K, V]) end() {
 	s.ended = true
+	s.t.moved()
 	s.advance(window.EndOfTime)
 	s.t.job.sourceEnded()
 }
@@ -177,6 +182,7 @@ func (s *Source[K, V]) checkIdle() {
 	}
 	if now.Sub(s.quietSince) >= s.o.IdleAfter {
 		s.idle = true
+		s.t.moved()
 		if s.port.Idle != nil {
 			s.port.Idle()
 		}

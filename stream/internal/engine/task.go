@@ -42,7 +42,6 @@ type Task struct {
 	passed     int64 // generation - 1
 	completed  int64 // newest checkpoint seen complete
 	reported   checkpoint.Report
-	worked     bool // since the last barrier
 
 	meta     *Meta // of the record being pushed
 	lane     int   // the lane it came from
@@ -198,7 +197,7 @@ func (t *Task) Step() (worked bool) {
 	} else if !t.full() {
 		for _, in := range t.inputs {
 			if in.poll() {
-				worked, t.worked = true, true
+				worked = true
 			}
 			if t.err != nil {
 				break
@@ -388,7 +387,6 @@ func (t *Task) report(n int64) {
 	r.Moved = wrote || !slices.Equal(r.Inputs, t.reported.Inputs) || string(r.State) != string(t.reported.State) ||
 		!slices.Equal(r.Changelogs, t.reported.Changelogs)
 	t.reported = r
-	t.worked = false
 	t.publish()
 	t.job.report(t, n, r)
 }
@@ -396,8 +394,14 @@ func (t *Task) report(n int64) {
 // positioned is an input whose place is part of a checkpoint.
 type positioned interface{ position() checkpoint.Input }
 
+// moved says that the next checkpoint has something to commit.
+func (t *Task) moved() {
+	if !t.job.active.Load() {
+		t.job.active.Store(true)
+	}
+}
+
 func (t *Task) publish() {
-	t.job.active.Store(true)
 	s := Status{Task: t.ID, Watermark: window.Unknown, Counters: t.counters}
 	if t.merge != nil {
 		s.Watermark = t.merge.Watermark()
