@@ -96,7 +96,7 @@ func main() {
 	flag.StringVar(&c.dir, "dir", "run/flights", "the node's `directory`, made where it is missing")
 	flag.DurationVar(&c.interval, "interval", 100*time.Millisecond, "time between two checkpoints")
 	flag.IntVar(&c.partitions, "partitions", 4, "partitions of the topic of results")
-	flag.IntVar(&c.rate, "rate", 0, "rows a second, 0 for as fast as it goes; with -crash 20000")
+	flag.IntVar(&c.rate, "rate", 0, "rows counted a second, 0 for as fast as it goes; with -crash 20000")
 	flag.BoolVar(&c.crash, "crash", false, "kill the program with SIGKILL at random and start it again, until it is done")
 	flag.IntVar(&c.kills, "kills", 1000, "with -crash, the most kills")
 	flag.Uint64Var(&c.seed, "seed", uint64(time.Now().UnixNano()), "with -crash, decides when to kill")
@@ -132,7 +132,8 @@ func run(ctx context.Context, c config, out io.Writer) (err error) {
 		}
 	}()
 
-	sending := startProgress(out, "sent", len(rows), c.rate)
+	fmt.Fprintf(out, "%s is open; a checkpoint every %v\n", c.dir, c.interval)
+	sending := startProgress(out, "sent", len(rows), 4*c.rate) // counting is what is worth a kill
 	err = send(ctx, node, rows, sending)
 	sending.stop()
 	if err != nil {
