@@ -2,6 +2,7 @@ package thalweg_test
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -34,4 +35,23 @@ func unindented(code string) string {
 		}
 	}
 	return strings.Join(kept, "\n")
+}
+
+// Every file that the documentation names is there.
+func TestDocsNameFilesThatExist(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	file := regexp.MustCompile(`[a-z_]+(?:/[a-z_]+)*\.(?:go|md)\b`)
+	named := 0
+	for _, page := range append(pages, "README.md") {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, name := range file.FindAllString(string(text), -1) {
+			_, fromRoot := os.Stat(filepath.FromSlash(name))
+			_, fromPage := os.Stat(filepath.Join(filepath.Dir(page), filepath.FromSlash(name)))
+			require.True(t, fromRoot == nil || fromPage == nil || name == "format.go", "%s names %s", page, name)
+			named++
+		}
+	}
+	require.Greater(t, named, 20)
 }
