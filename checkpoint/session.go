@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 
@@ -47,6 +48,9 @@ func (o JobOptions) check() error {
 	for _, t := range o.Tasks {
 		if _, twice := seen[t]; twice {
 			return fmt.Errorf("checkpoint: job %q has task %v twice", o.Name, t)
+		}
+		if t.Shard < 0 || t.Shard > math.MaxInt32 {
+			return fmt.Errorf("checkpoint: job %q has a task with shard %d, allowed is 0 to %d", o.Name, t.Shard, math.MaxInt32)
 		}
 		seen[t] = struct{}{}
 	}
