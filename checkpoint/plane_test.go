@@ -210,11 +210,29 @@ func TestFallingBackIsReported(t *testing.T) {
 			found = true
 			require.True(t, fell)
 			require.Equal(t, ID{1, 4}, from)
+			require.EqualValues(t, 1, q.FellBack())
 			require.Contains(t, events.String(), fmt.Sprintf("lost=1/4 restored=%v", restored))
 		}
 		require.NoError(t, q.Close())
 	}
 	require.True(t, found, "no seed lost a checkpoint")
+}
+
+// A metadata log that was replaced by an older one would hand out ids again: it is refused
+// as soon as a transaction shows it.
+func TestLostMetadataLog(t *testing.T) {
+	p, fs := mustPlane(t, log.SyncByOS, 5)
+	j, err := startFake(p, JobOptions{})
+	require.NoError(t, err)
+	require.NoError(t, j.work(0, 1))
+	after := fs.Kill()
+	l, err := log.Open(fakeDir, log.Options{FS: after, SegmentBytes: 1 << 10, MaxBatchBytes: 32 << 10})
+	require.NoError(t, err)
+	require.NoError(t, l.Delete(metadataPartition.Topic))
+	require.NoError(t, l.Close())
+	_, err = openPlane(after)
+	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorContains(t, err, "is unknown: the metadata log was lost")
 }
 
 // A metadata log of a later version is left alone.
