@@ -150,14 +150,20 @@ func (d *Driver) Process() {
 // committed is undone, and done again from the log.
 func (d *Driver) Crash() {
 	d.tb.Helper()
+	d.Redeploy(d.app)
+}
+
+// Redeploy crashes the process and starts app in its place, which continues where
+// the topology of the same name was.
+func (d *Driver) Redeploy(app *stream.Topology) {
+	d.tb.Helper()
 	image := d.fs.Kill()
 	if d.job != nil {
 		d.job.Kill()
 		d.job = nil
 	}
 	_ = d.closePlane() // its files are those of the dead process
-	d.fs = image
-	d.failure = nil
+	d.fs, d.app, d.failure = image, app, nil
 	d.open()
 	d.start()
 }
