@@ -40,7 +40,9 @@ func BenchmarkLatency(b *testing.B) {
 type stamp int64
 
 var stampCodec = codec.Func(
-	func(dst []byte, s stamp) ([]byte, error) { return binary.LittleEndian.AppendUint64(dst, uint64(s)), nil },
+	func(dst []byte, s stamp) ([]byte, error) {
+		return binary.LittleEndian.AppendUint64(dst, uint64(s)), nil
+	},
 	func(src []byte) (stamp, error) {
 		if len(src) != 8 {
 			return 0, fmt.Errorf("bench: a stamp has 8 bytes, not %d", len(src))

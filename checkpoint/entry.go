@@ -41,7 +41,9 @@ const (
 
 // nodeStart says that the process that wrote all entries before is gone: its
 // attempts and its producers are over.
-type nodeStart struct{}
+type nodeStart struct {
+	unclean bool // it did not close the log: a power cut may have taken what was not durable
+}
 
 // producerBegin asks for the id of a plain producer.
 type producerBegin struct{}
@@ -105,7 +107,7 @@ func (rollback) kind() entryKind      { return kindRollback }
 func (durable) kind() entryKind       { return kindDurable }
 func (snapshotPart) kind() entryKind  { return kindSnapshot }
 
-func (nodeStart) appendTo(b []byte) []byte     { return b }
+func (e nodeStart) appendTo(b []byte) []byte   { return appendBool(b, e.unclean) }
 func (producerBegin) appendTo(b []byte) []byte { return b }
 func (e producerEnd) appendTo(b []byte) []byte { return appendInt(b, int64(e.id)) }
 
@@ -149,7 +151,7 @@ func decodeEntry(b []byte) (entry, error) {
 	var e entry
 	switch entryKind(b[1]) {
 	case kindNodeStart:
-		e = nodeStart{}
+		e = nodeStart{d.bool()}
 	case kindProducerBegin:
 		e = producerBegin{}
 	case kindProducerEnd:

@@ -66,10 +66,26 @@ type job struct {
 	first log.ProducerID
 	base  int64
 
+	// suspects are the blocks of attempts that an unclean stop ended since the
+	// newest checkpoint, oldest first: Completes of theirs may have been lost.
+	suspects []block
+
 	// checkpoints are the retained ones, oldest first. The first is whole, the
 	// others hold what differs from the one before.
 	checkpoints []retained
 }
+
+// block is the block of ids of an attempt: the transaction of checkpoint n is
+// first + n - base.
+type block struct {
+	attempt int64
+	first   log.ProducerID
+	base    int64
+}
+
+// maxSuspects bounds a job's suspects. Only one that never completes anything, at
+// attempt after attempt, meets it; then some lost checkpoint goes unreported.
+const maxSuspects = 64
 
 // retained is a checkpoint that recovery may start from.
 type retained struct {
@@ -114,7 +130,7 @@ func (m *metadata) apply(index int64, e entry) result {
 	m.applied = index
 	switch e := e.(type) {
 	case nodeStart:
-		return m.nodeStart()
+		return m.nodeStart(e)
 	case producerBegin:
 		return m.producerBegin()
 	case producerEnd:
@@ -135,10 +151,13 @@ func (m *metadata) apply(index int64, e entry) result {
 	return result{err: fmt.Errorf("%w: %T cannot be applied", ErrInvalid, e)}
 }
 
-func (m *metadata) nodeStart() result {
+func (m *metadata) nodeStart(e nodeStart) result {
 	clear(m.producers)
 	for _, j := range m.jobs {
 		if j.live {
+			if e.unclean && len(j.suspects) < maxSuspects {
+				j.suspects = append(slices.Clip(j.suspects), block{j.attempt, j.first, j.base})
+			}
 			m.endAttempt(j)
 			j.attempt++
 		}
@@ -225,6 +244,7 @@ func (m *metadata) complete(index int64, e complete) result {
 	if n := e.id.N - j.base; n < 0 || n >= int64(blockSize) {
 		return result{err: fmt.Errorf("%w: checkpoint %v of %q", ErrExhausted, e.id, e.job)}
 	}
+	j.suspects = nil // whatever was lost has been found and told by now
 	j.checkpoints = append(j.checkpoints, retained{id: e.id, index: index, reports: e.reports, ends: e.ends})
 	if len(e.ends) > 0 {
 		if m.rules.rememberNewest {

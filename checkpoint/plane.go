@@ -57,10 +57,6 @@ type Plane struct {
 	logger *slog.Logger
 	now    func() time.Time
 
-	// unclean tells that the process before did not close the log, so that
-	// unsynced data may be missing.
-	unclean bool
-
 	cancel context.CancelFunc // ends the background sync counted by wg
 	wg     sync.WaitGroup
 
@@ -76,22 +72,15 @@ type Plane struct {
 	state     *metadata
 	unmarked  map[int64]struct{} // Completes whose markers are not all written, by index
 	failed    error              // the metadata log failed; set once
-	ended     map[string]block   // of the attempts that the start of this process ended, by job
 	recovered recovery
 
 	jobsMu   sync.Mutex          // taken with none of the others held, and none taken under it
 	sessions map[string]*Session // nil while a job is being started
+	fellBack int64               // sessions that did
 	closed   bool
 
 	closeOnce sync.Once
 	closeErr  error
-}
-
-// block is the block of ids of an attempt: checkpoint n's is first + n - base.
-type block struct {
-	attempt int64
-	first   log.ProducerID
-	base    int64
 }
 
 // recovery counts what Open did.
@@ -124,14 +113,17 @@ func Open(dir string, o PlaneOptions) (*Plane, error) {
 	p := &Plane{
 		log: l, logger: logger, now: o.Now,
 		unmarked: map[int64]struct{}{},
-		ended:    map[string]block{},
 		sessions: map[string]*Session{},
 		cutAfter: snapshotAfter,
 	}
 	if p.now == nil {
 		p.now = time.Now
 	}
-	if err := p.recover(); err != nil {
+	segmentBytes := int64(metadataSegmentBytes)
+	if lo.SegmentBytes > 0 {
+		segmentBytes = min(segmentBytes, lo.SegmentBytes)
+	}
+	if err := p.recover(segmentBytes); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -147,32 +139,32 @@ func Open(dir string, o PlaneOptions) (*Plane, error) {
 
 // recover replays the metadata log, ends the owners of the process before and then
 // their transactions.
-func (p *Plane) recover() error {
-	err := p.log.Create(metadataPartition.Topic, log.TopicSpec{Partitions: 1, SegmentBytes: metadataSegmentBytes})
-	if err != nil {
-		return fmt.Errorf("create the metadata log: %w", err)
+func (p *Plane) recover(segmentBytes int64) (err error) {
+	if _, exists := p.log.Spec(metadataPartition.Topic); !exists {
+		spec := log.TopicSpec{Partitions: 1, SegmentBytes: segmentBytes}
+		if err := p.log.Create(metadataPartition.Topic, spec); err != nil {
+			return fmt.Errorf("create the metadata log: %w", err)
+		}
 	}
 	if p.meta, err = p.log.Partition(metadataPartition); err != nil {
 		return fmt.Errorf("open the metadata log: %w", err)
 	}
-	before := p.meta.End()
 	if p.state, err = p.replay(); err != nil {
 		return fmt.Errorf("replay the metadata log: %w", err)
 	}
-	for name, j := range p.state.jobs {
-		if j.live {
-			p.ended[name] = block{j.attempt, j.first, j.base}
-		}
-	}
-	if _, err := p.propose(nodeStart{}, true); err != nil {
+	if _, err := p.propose(nodeStart{unclean: !p.meta.Recovery().Clean}, true); err != nil {
 		return err
 	}
-	// An epoch begins at every start that follows an unclean stop.
-	p.unclean = p.meta.End().Epoch != before.Epoch
 	p.log.SetOwners(p)
 	for part := range p.log.Partitions() {
 		if err := p.settle(part); err != nil {
 			return err
+		}
+		// Every id is durable in the metadata log before it is used.
+		for _, open := range part.OpenTransactions() {
+			if open.ID >= firstProducer {
+				return fmt.Errorf("%w: transaction %d of %v is unknown: the metadata log was lost or replaced by an older one", ErrInvalid, open.ID, part.Name())
+			}
 		}
 	}
 	if n := p.recovered; n.committed+n.aborted > 0 {
@@ -209,6 +201,14 @@ func (p *Plane) replay() (*metadata, error) {
 // Log is the node's log. Its partitions may be read and written freely; those that
 // jobs write in transactions only through a Session.
 func (p *Plane) Log() *log.Log { return p.log }
+
+// FellBack counts the sessions since Open that started from an older checkpoint than the
+// newest completed one: see Session.FellBack.
+func (p *Plane) FellBack() int64 {
+	p.jobsMu.Lock()
+	defer p.jobsMu.Unlock()
+	return p.fellBack
+}
 
 // Owner implements log.Owners.
 func (p *Plane) Owner(id log.ProducerID) (first log.ProducerID, over, known bool) {

@@ -156,8 +156,8 @@ func (p *Plane) clearBehind(name string, r *restored) error {
 			r.lose(p.lostID(name, lost))
 		}
 	}
-	last, ran := p.ended[name]
-	if !ran || !p.unclean {
+	suspects := p.suspects(name)
+	if len(suspects) == 0 {
 		return nil // nothing can be lost
 	}
 	for tp, end := range r.checkpoint.ends {
@@ -168,7 +168,7 @@ func (p *Plane) clearBehind(name string, r *restored) error {
 		if err != nil {
 			continue // deleted
 		}
-		_, lost, found, err := committedBehind(part, end.Offset, func(id log.ProducerID) bool { return blockOf(id) == last.first })
+		_, lost, found, err := committedBehind(part, end.Offset, func(id log.ProducerID) bool { return holder(suspects, id) >= 0 })
 		if err != nil {
 			return fmt.Errorf("read %v behind checkpoint %v: %w", tp, r.checkpoint.id, err)
 		}
@@ -179,6 +179,18 @@ func (p *Plane) clearBehind(name string, r *restored) error {
 	return nil
 }
 
+// suspects are the blocks of the job's attempts that may have lost Completes.
+func (p *Plane) suspects(name string) []block {
+	p.stateMu.RLock()
+	defer p.stateMu.RUnlock()
+	return slices.Clone(p.state.jobs[name].suspects)
+}
+
+// holder finds the block that holds id.
+func holder(blocks []block, id log.ProducerID) int {
+	return slices.IndexFunc(blocks, func(b block) bool { return b.first == blockOf(id) })
+}
+
 // lose notes that the checkpoint id had been completed.
 func (r *restored) lose(id ID) {
 	if !r.fellBack || r.fellBackBy.Before(id) {
@@ -186,14 +198,15 @@ func (r *restored) lose(id ID) {
 	}
 }
 
-// lostID names the checkpoint whose transaction is txn, as far as it is known: that of
-// an attempt before the last is given as the zero ID.
+// lostID names the checkpoint whose transaction is txn; the zero ID where that is not
+// known any more.
 func (p *Plane) lostID(name string, txn log.ProducerID) ID {
-	b, ok := p.ended[name]
-	if !ok || blockOf(txn) != b.first {
+	suspects := p.suspects(name)
+	i := holder(suspects, txn)
+	if i < 0 {
 		return ID{}
 	}
-	return ID{b.attempt, b.base + int64(txn-b.first)}
+	return ID{suspects[i].attempt, suspects[i].base + int64(txn-suspects[i].first)}
 }
 
 // clearChangelog cuts away what attempts have committed in a changelog at or after from.

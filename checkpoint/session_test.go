@@ -330,12 +330,12 @@ func TestFullDisk(t *testing.T) {
 	require.NoError(t, j.checkpoint(1, 1))
 	fs.SetCapacity(1)
 	var b log.BatchBuilder
-	b.Add(0, nil, make([]byte, 900<<10), nil)
+	b.Add(0, nil, make([]byte, 20<<10), nil)
 	w, err := j.s.Writer(part("out", 0))
 	require.NoError(t, err)
 	for err == nil {
 		_, err = w.Write(2, &b)
-		b.Add(0, nil, make([]byte, 900<<10), nil)
+		b.Add(0, nil, make([]byte, 20<<10), nil)
 	}
 	require.NotErrorIs(t, err, ErrGeneration)
 	require.Error(t, <-j.failed)
@@ -350,6 +350,7 @@ func TestFullDisk(t *testing.T) {
 func TestStartJobChecksItsOptions(t *testing.T) {
 	p, _ := mustPlane(t, log.SyncByOS, 1)
 	for want, o := range map[string]JobOptions{
+		"shard -1":      {Name: "job", Tasks: []TaskID{{"count", -1}}},
 		"needs a name":  {Tasks: fakeTasks},
 		"has no tasks":  {Name: "job"},
 		"count-1 twice": {Name: "job", Tasks: []TaskID{{"count", 1}, {"count", 1}}},

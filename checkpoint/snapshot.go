@@ -16,7 +16,7 @@ import (
 //	 1    format version: snapshotVersion
 //	 ...  durableTo, nextProducer, nextBlock
 //	 ...  live plain producers, ascending
-//	 ...  jobs by name: attempt, live, nonce, first, base, retained checkpoints
+//	 ...  jobs by name: attempt, live, nonce, first, base, suspects, retained checkpoints
 //	 ...  completed transactions by index
 //	 4    crc32c, little-endian
 //
@@ -30,7 +30,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // The least sizes of an encoded job and completion, which bound how many there can be.
 const (
-	minJob        = 7
+	minJob        = 8
 	minCompletion = 4
 )
 
@@ -59,12 +59,12 @@ func encodeSnapshot(b []byte, m *metadata) []byte {
 }
 
 func appendJob(b []byte, j *job) []byte {
-	live := uint64(0)
-	if j.live {
-		live = 1
-	}
-	b = appendUint(appendUint(appendInt(b, j.attempt), live), j.nonce)
+	b = appendUint(appendBool(appendInt(b, j.attempt), j.live), j.nonce)
 	b = appendInt(appendInt(b, int64(j.first)), j.base)
+	b = appendUint(b, uint64(len(j.suspects)))
+	for _, s := range j.suspects {
+		b = appendInt(appendInt(appendInt(b, s.attempt), int64(s.first)), s.base)
+	}
 	b = appendUint(b, uint64(len(j.checkpoints)))
 	for _, c := range j.checkpoints {
 		b = appendInt(appendID(b, c.id), c.index)
@@ -121,6 +121,9 @@ func decodeSnapshot(b []byte, index int64) (*metadata, error) {
 
 func (d *decoder) job() *job {
 	j := &job{attempt: d.int(), live: d.bool(), nonce: d.uint(), first: log.ProducerID(d.int()), base: d.int()}
+	for range d.count(3) {
+		j.suspects = append(j.suspects, block{d.int(), log.ProducerID(d.int()), d.int()})
+	}
 	for range d.count(minPlaced) {
 		c := retained{id: d.id(), index: d.int()}
 		c.reports, c.ends = d.reports(), d.ends()

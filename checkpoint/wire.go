@@ -16,6 +16,13 @@ func appendInt(b []byte, v int64) []byte { return binary.AppendVarint(b, v) }
 
 func appendUint(b []byte, v uint64) []byte { return binary.AppendUvarint(b, v) }
 
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
 func appendString[S string | []byte](b []byte, s S) []byte {
 	return append(appendUint(b, uint64(len(s))), s...)
 }

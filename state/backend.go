@@ -24,7 +24,8 @@ type Backend interface {
 	Open(dir string) (DB, error)
 }
 
-// DB is an ordered key-value database. Keys are compared byte by byte. Get and
+// DB is an ordered key-value database. Keys are not empty and are compared byte by
+// byte; values may be empty. Get and
 // Range may be called concurrently with each other and with Apply; Apply,
 // Checkpoint and Close have one caller at a time.
 type DB interface {
@@ -59,16 +60,20 @@ type Flusher interface {
 // Entry is a key and a value, valid until the next iteration step.
 type Entry struct{ Key, Value []byte }
 
-// Batch is a set of changes in strictly ascending order of key. A nil value
-// deletes the key; deleting one that is absent is no error.
+// Batch is a set of changes in strictly ascending order of key, the empty key not
+// among them. A nil value deletes the key; deleting one that is absent is no
+// error.
 type Batch struct {
 	// Clear removes every key before the entries are applied.
 	Clear   bool
 	Entries []Entry
 }
 
-// check tells whether b keeps to the order Apply demands.
+// check returns an error when the keys of b are not as Apply demands.
 func (b Batch) check() error {
+	if len(b.Entries) > 0 && len(b.Entries[0].Key) == 0 {
+		return errEmptyKey
+	}
 	for i := 1; i < len(b.Entries); i++ {
 		if string(b.Entries[i-1].Key) >= string(b.Entries[i].Key) {
 			return errUnordered
@@ -77,4 +82,7 @@ func (b Batch) check() error {
 	return nil
 }
 
-var errUnordered = errors.New("state: the keys of a batch are not in ascending order")
+var (
+	errEmptyKey  = errors.New("state: a batch with an empty key")
+	errUnordered = errors.New("state: the keys of a batch are not in ascending order")
+)

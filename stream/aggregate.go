@@ -63,7 +63,17 @@ func stored[A any](s *step) codec.Codec[cell[A]] {
 	if err != nil {
 		s.fault(fmt.Sprintf("no codec for the state: %v", err))
 	}
-	return cellCodec[A]{value}
+	cells := cellCodec[A]{value}
+	if schemed, ok := value.(codec.Schemed); ok {
+		return schemedCells[A]{cells, schemed}
+	}
+	return cells
+}
+
+// schemedCells lets the store keep the schemas of the aggregate's codec.
+type schemedCells[A any] struct {
+	cellCodec[A]
+	codec.Schemed
 }
 
 // aggregate is an aggregation without windows.

@@ -29,7 +29,7 @@ type testNode struct {
 func openNode(t *testing.T, fs *vfs.Mem) testNode {
 	t.Helper()
 	o := checkpoint.PlaneOptions{FS: fs, SyncInterval: 20 * time.Millisecond}
-	o.Log.SegmentBytes = 128 << 10
+	o.Log.SegmentBytes, o.Log.MaxBatchBytes = 128<<10, 2<<20
 	plane, err := checkpoint.Open("node", o)
 	require.NoError(t, err)
 	return testNode{plane}
@@ -77,6 +77,7 @@ type killed struct {
 	windows, late topic.Topic[window.Key[string], int64]
 	totals        topic.Topic[string, int]
 	records       int
+	batch         int // records sent together
 }
 
 func newKilled(sync log.Sync) killed {
@@ -85,6 +86,7 @@ func newKilled(sync log.Sync) killed {
 		windows: topic.New[window.Key[string], int64]("windows").Partitions(2).Sync(sync),
 		totals:  topic.New[string, int]("totals").Sync(sync),
 		records: 30_000,
+		batch:   1000,
 	}
 }
 
@@ -103,6 +105,9 @@ func (k killed) fill(t *testing.T, n testNode) {
 	require.NoError(t, err)
 	for i := range k.records {
 		require.NoError(t, p.QueueRecord(ctx, topic.Record[string, int]{Key: fmt.Sprint("k", i%101), Value: i, Time: at(int64(i)*2 - int64(i%7)*100)}, nil))
+		if i%k.batch == k.batch-1 {
+			require.NoError(t, p.Flush(ctx))
+		}
 	}
 	require.NoError(t, p.Close())
 	for _, part := range partitions(t, n, k.in.Name(), 3) {

@@ -17,6 +17,12 @@ func StartManual(ctx context.Context, env Env, app *Topology) (*Manual, error) {
 	return &Manual{j}, nil
 }
 
+// Step lets every task do one piece of work, and tells whether there was any.
+func (m *Manual) Step() (worked bool, err error) { return m.inner.Step() }
+
+// Ended tells whether a bounded run has committed all it will.
+func (m *Manual) Ended() bool { return m.inner.Ended() }
+
 // Settle lets every task work until none has anything to do, or one fails.
 func (m *Manual) Settle() error {
 	for {

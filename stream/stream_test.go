@@ -294,3 +294,38 @@ func TestTopologyPrints(t *testing.T) {
 		"job printed", "  stream in", "    filter", "      group by [shuffle]", `        count "in-count" [state]`, "          to out",
 	}, lines)
 }
+
+type totalV1 struct {
+	Sum   int
+	Count int
+}
+
+func (t totalV1) Add(v int) totalV1 { return totalV1{t.Sum + v, t.Count + 1} }
+
+type totalV2 struct {
+	Count int
+	Max   int // new, before what was there
+	Sum   int
+}
+
+func (t totalV2) Add(v int) totalV2 { return totalV2{t.Count + 1, max(t.Max, v), t.Sum + v} }
+
+// A state type may gain and move fields: what is stored is read by name.
+func TestStateSurvivesAChangedStruct(t *testing.T) {
+	in := topic.New[string, int]("in")
+	before := stream.New("evolving")
+	before.Stream(in).GroupByKey().Aggregate(totalV1.Add).As("totals").To(topic.New[string, totalV1]("out"))
+	d := streamtest.New(t, before)
+	d.Input(in).Send("k", 5)
+	d.Input(in).Send("k", 7)
+	d.Checkpoint()
+
+	out := topic.New[string, totalV2]("out")
+	after := stream.New("evolving")
+	after.Stream(in).GroupByKey().Aggregate(totalV2.Add).As("totals").To(out)
+	d.Redeploy(after)
+	d.Input(in).Send("k", 4)
+	got, ok := d.Output(out).Latest("k")
+	require.True(t, ok)
+	require.Equal(t, totalV2{Count: 3, Max: 4, Sum: 16}, got)
+}

@@ -41,7 +41,7 @@ func Run(t *testing.T, o Options) {
 		o.Seed = uint64(time.Now().UnixNano())
 	}
 	t.Run("Empty", o.empty)
-	t.Run("EmptyKeyAndValue", o.emptyKeyAndValue)
+	t.Run("EmptyValue", o.emptyValue)
 	t.Run("ResultsAreOwned", o.owned)
 	t.Run("Order", o.order)
 	t.Run("Model", o.model)
@@ -99,24 +99,22 @@ func (o Options) empty(t *testing.T) {
 	require.NoError(t, db.Apply(state.Batch{Clear: true}))
 }
 
-// emptyKeyAndValue shows that an empty value is a value, and an empty key a key.
-func (o Options) emptyKeyAndValue(t *testing.T) {
+// emptyValue shows that an empty value is a value, and that an empty key is
+// refused.
+func (o Options) emptyValue(t *testing.T) {
 	db := o.open(t)
-	apply(t, db, put("", "none"), put("a", ""), put("\xff\xff", "last"))
+	apply(t, db, put("\x00", "first"), put("a", ""), put("\xff\xff", "last"))
 	value, ok, err := db.Get([]byte("a"))
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.NotNil(t, value)
 	require.Empty(t, value)
-	value, ok, err = db.Get([]byte{})
-	require.NoError(t, err)
-	require.True(t, ok)
-	require.Equal(t, "none", string(value))
-	require.Equal(t, map[string]string{"": "none", "a": "", "\xff\xff": "last"}, dump(t, db, nil, nil))
 	for e, err := range db.Range([]byte("a"), []byte("b")) {
 		require.NoError(t, err)
 		require.NotNil(t, e.Value)
 	}
+	require.Error(t, db.Apply(state.Batch{Entries: []state.Entry{put("", "none")}}))
+	require.Equal(t, map[string]string{"\x00": "first", "a": "", "\xff\xff": "last"}, dump(t, db, nil, nil))
 }
 
 // owned shows that neither side keeps the other's slices.
@@ -204,7 +202,7 @@ func (o Options) model(t *testing.T) {
 // clear shows that a batch with Clear leaves its own entries and no others.
 func (o Options) clear(t *testing.T) {
 	db := o.open(t)
-	apply(t, db, put("", "0"), put("a", "1"), put("b", "1"), put("\xff\xff\xff", "1"))
+	apply(t, db, put("\x00", "0"), put("a", "1"), put("b", "1"), put("\xff\xff\xff", "1"))
 	require.NoError(t, db.Apply(state.Batch{Clear: true, Entries: []state.Entry{del("a"), put("b", "2"), put("c", "2")}}))
 	require.Equal(t, map[string]string{"b": "2", "c": "2"}, dump(t, db, nil, nil))
 	apply(t, db, put("a", "3"))

@@ -29,8 +29,11 @@ type Driver struct {
 // Epoch is where virtual time begins.
 var Epoch = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// segmentBytes keeps the segments of a test small.
-const segmentBytes = 256 << 10
+// Segments of a test are small: each is memory of its own.
+const (
+	segmentBytes  = 256 << 10
+	maxBatchBytes = 2 << 20
+)
 
 // New validates the topology and makes an empty node for it. The job starts when the
 // pipeline is first asked to work, so that what is sent before is in the log when it
@@ -49,7 +52,7 @@ func New(tb testing.TB, app *stream.Topology) *Driver {
 func (d *Driver) open() {
 	d.tb.Helper()
 	o := checkpoint.PlaneOptions{FS: d.fs, Now: d.Now, SyncInterval: -1}
-	o.Log.SegmentBytes = segmentBytes
+	o.Log.SegmentBytes, o.Log.MaxBatchBytes = segmentBytes, maxBatchBytes
 	plane, err := checkpoint.Open("node", o)
 	if err != nil {
 		d.tb.Fatalf("streamtest: open the log: %v", err)
@@ -147,14 +150,20 @@ func (d *Driver) Process() {
 // committed is undone, and done again from the log.
 func (d *Driver) Crash() {
 	d.tb.Helper()
+	d.Redeploy(d.app)
+}
+
+// Redeploy crashes the process and starts app in its place, which continues where
+// the topology of the same name was.
+func (d *Driver) Redeploy(app *stream.Topology) {
+	d.tb.Helper()
 	image := d.fs.Kill()
 	if d.job != nil {
 		d.job.Kill()
 		d.job = nil
 	}
 	_ = d.closePlane() // its files are those of the dead process
-	d.fs = image
-	d.failure = nil
+	d.fs, d.app, d.failure = image, app, nil
 	d.open()
 	d.start()
 }

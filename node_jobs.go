@@ -1,0 +1,63 @@
+package thalweg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+
+	"github.com/thalweg/thalweg/stream"
+)
+
+// Start begins to run app in the background, from where its last run was
+// committed, and returns once its state is restored. A topology with mistakes is
+// refused with all of them. ctx bounds the start, not the job: that runs until it
+// fails, is stopped, comes to its end (StopAt), or the node is closed.
+func (n *Node) Start(ctx context.Context, app *stream.Topology) (*stream.Job, error) {
+	if app == nil {
+		return nil, errors.New("thalweg: no topology to run: make one with stream.New")
+	}
+	leave, err := n.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	j, err := stream.Start(ctx, stream.Env{
+		Plane:       n.plane,
+		Backend:     n.options.State,
+		StateDir:    path.Join(n.dir, stateFolder),
+		Cache:       n.cache,
+		StateMemory: n.options.StateMemory,
+		Logger:      n.logger,
+		Now:         n.options.Log.Now,
+	}, app)
+	if err != nil {
+		return nil, fmt.Errorf("thalweg: start job %q: %w", app.Name(), err)
+	}
+	n.mu.Lock()
+	n.jobs[j] = struct{}{}
+	n.mu.Unlock()
+	n.watchers.Go(func() { // ends with the job, which Close stops
+		<-j.Done()
+		n.mu.Lock()
+		delete(n.jobs, j)
+		n.mu.Unlock()
+	})
+	return j, nil
+}
+
+// Run runs app until it fails or comes to its end (StopAt). When ctx ends first,
+// or the node is closed, the job stops as Job.Stop does, after a last checkpoint,
+// and Run returns nil; the next run goes on from there.
+func (n *Node) Run(ctx context.Context, app *stream.Topology) error {
+	j, err := n.Start(ctx, app)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-j.Done():
+		return j.Wait()
+	case <-ctx.Done():
+		return j.Stop(context.WithoutCancel(ctx))
+	}
+}

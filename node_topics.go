@@ -1,0 +1,198 @@
+package thalweg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/thalweg/thalweg/log"
+	"github.com/thalweg/thalweg/topic"
+)
+
+// Named is a topic of any type: every topic.Topic satisfies it.
+type Named interface {
+	Name() string
+	Spec() log.TopicSpec
+	Err() error
+}
+
+// Create makes topics that do not exist. One that exists with the same settings
+// is no error, one with other settings is log.ErrTopicExists. Using a topic
+// creates it too, so Create is for those who want the error early.
+func (n *Node) Create(ctx context.Context, topics ...Named) error {
+	leave, err := n.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	for _, t := range topics {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := t.Err(); err != nil {
+			return fmt.Errorf("thalweg: create topic: %w", err)
+		}
+		if err := n.create(t.Name(), t.Spec()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *Node) create(name string, spec log.TopicSpec) error {
+	err := n.plane.Log().Create(name, spec)
+	if errors.Is(err, log.ErrTopicExists) {
+		return fmt.Errorf("thalweg: create topic %q: %w: declare it as it was created, or delete it first", name, err)
+	}
+	if err != nil {
+		return fmt.Errorf("thalweg: create topic %q: %w", name, err)
+	}
+	return nil
+}
+
+// Delete removes topics with all their records. A topic that does not exist is
+// log.ErrUnknownTopic. The topics must not be in use.
+func (n *Node) Delete(ctx context.Context, topics ...Named) error {
+	leave, err := n.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	for _, t := range topics {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := n.plane.Log().Delete(t.Name()); err != nil {
+			return fmt.Errorf("thalweg: delete topic %q: %w", t.Name(), err)
+		}
+	}
+	return nil
+}
+
+// Producer returns a producer for t, which it creates where it does not exist.
+// Whoever asked for it closes it; Node.Close closes those that are left.
+func (n *Node) Producer[K, V any](t topic.Topic[K, V]) (*topic.Producer[K, V], error) {
+	leave, err := n.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	host := &producerHost{topicHost: topicHost{n}}
+	p, err := topic.NewProducer(context.Background(), host, t, n.options.Producer)
+	if err != nil {
+		return nil, err
+	}
+	host.close = p.Close
+	n.mu.Lock()
+	n.producers[host] = struct{}{}
+	n.mu.Unlock()
+	return p, nil
+}
+
+// Read iterates over the records of t from a position on and waits for more when
+// it has reached the end, until ctx ends. It may be used once.
+func (n *Node) Read[K, V any](ctx context.Context, t topic.Topic[K, V], from topic.Position) iter.Seq2[topic.Record[K, V], error] {
+	return n.read(ctx, func(ctx context.Context) iter.Seq2[topic.Record[K, V], error] {
+		return topic.Read(ctx, topicHost{n}, t, from)
+	})
+}
+
+// ReadToEnd is Read as far as the topic reaches at the call: it does not wait for
+// more.
+func (n *Node) ReadToEnd[K, V any](ctx context.Context, t topic.Topic[K, V], from topic.Position) iter.Seq2[topic.Record[K, V], error] {
+	return n.read(ctx, func(ctx context.Context) iter.Seq2[topic.Record[K, V], error] {
+		return topic.ReadToEnd(ctx, topicHost{n}, t, from)
+	})
+}
+
+// read runs records with a context that also ends when the node is closed.
+func (n *Node) read[R any](ctx context.Context, records func(context.Context) iter.Seq2[R, error]) iter.Seq2[R, error] {
+	return func(yield func(R, error) bool) {
+		var none R
+		leave, err := n.enter()
+		if err != nil {
+			yield(none, err)
+			return
+		}
+		leave() // a reader may last: Close does not wait for it but ends it
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		ended := make(chan struct{})
+		defer close(ended)
+		go func() { // ends with the iteration
+			select {
+			case <-n.done:
+				cancel()
+			case <-ended:
+			}
+		}()
+		for r, err := range records(ctx) {
+			if err != nil && n.isDone() {
+				err = ErrClosed
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+func (n *Node) isDone() bool {
+	select {
+	case <-n.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// topicHost gives package topic what it needs of a node. It is a type of its own
+// so that these methods are not among those a user sees.
+type topicHost struct{ *Node }
+
+var _ topic.Node = topicHost{}
+
+func (h topicHost) Open(name string, spec log.TopicSpec) ([]*log.Partition, error) {
+	leave, err := h.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if err := h.create(name, spec); err != nil {
+		return nil, err
+	}
+	partitions := make([]*log.Partition, spec.Partitions)
+	for i := range partitions {
+		tp := log.TopicPartition{Topic: name, Partition: log.PartitionID(i)}
+		if partitions[i], err = h.plane.Log().Partition(tp); err != nil {
+			return nil, fmt.Errorf("thalweg: open topic %q: %w", name, err)
+		}
+	}
+	return partitions, nil
+}
+
+func (h topicHost) AcquireProducer(ctx context.Context) (log.ProducerID, error) {
+	return h.plane.AcquireProducer(ctx)
+}
+
+func (h topicHost) ReleaseProducer(id log.ProducerID) error {
+	return h.plane.ReleaseProducer(id)
+}
+
+// producerHost is the topicHost of one producer: it hears when that producer is
+// closed, so that the node need not keep it.
+type producerHost struct {
+	topicHost
+	close func() error // the producer's, set once it is made
+}
+
+var _ io.Closer = (*topic.Producer[int, int])(nil)
+
+func (h *producerHost) ReleaseProducer(id log.ProducerID) error {
+	h.mu.Lock()
+	delete(h.producers, h)
+	h.mu.Unlock()
+	return h.topicHost.ReleaseProducer(id)
+}

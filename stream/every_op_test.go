@@ -1,0 +1,93 @@
+package stream_test
+
+import (
+	"context"
+	"flag"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/thalweg/thalweg/checkpoint"
+	"github.com/thalweg/thalweg/internal/vfs"
+	"github.com/thalweg/thalweg/log"
+	"github.com/thalweg/thalweg/state"
+	"github.com/thalweg/thalweg/stream"
+)
+
+var everyOp = flag.Int("every", 17, "stop the job at one in so many file operations; 1 is all")
+
+// A job that ends at any one file operation (write, mapped write, allocation, sync,
+// rename, truncation) goes on from there to the results of one that ran through: after
+// kill -9 whatever the sync policy, and after a power cut that keeps, drops or tears
+// the pages not synced where every append is.
+func TestStoppedAtEveryFileOperation(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	for name, c := range map[string]struct {
+		sync  log.Sync
+		crash func(*vfs.Mem, uint64) *vfs.Mem
+	}{
+		"kill":                          {log.SyncByOS, func(fs *vfs.Mem, _ uint64) *vfs.Mem { return fs.Kill() }},
+		"power cut, synced each append": {log.SyncAlways, func(fs *vfs.Mem, seed uint64) *vfs.Mem { return fs.Crash(seed) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			k := newKilled(c.sync)
+			k.records, k.batch = 400, 4
+			base := vfs.NewMem()
+			n := openNode(t, base)
+			k.fill(t, n)
+			require.NoError(t, n.plane.Close())
+
+			whole := base.Kill()
+			require.True(t, k.runManually(whole))
+			total := whole.Ops()
+			t.Logf("%d operations", total)
+			require.Greater(t, total, int64(50))
+			step := int64(*everyOp)
+			for stop := 1 + rng.Int64N(step); stop <= total; stop += step {
+				fs := base.Kill()
+				fs.StopAt(stop)
+				k.runManually(fs)
+				fs = c.crash(fs, rng.Uint64())
+				require.True(t, k.runManually(fs), "after a stop at operation %d", stop)
+				n := openNode(t, fs.Kill())
+				k.check(t, n)
+				require.NoError(t, n.plane.Close())
+			}
+		})
+	}
+}
+
+// runManually runs the job in one goroutine with a checkpoint every ten steps, and
+// tells whether it came to its end.
+func (k killed) runManually(fs *vfs.Mem) (ended bool) {
+	o := checkpoint.PlaneOptions{FS: fs, SyncInterval: -1}
+	o.Log.SegmentBytes, o.Log.MaxBatchBytes = 32<<10, 256<<10
+	plane, err := checkpoint.Open("node", o)
+	if err != nil {
+		return false
+	}
+	defer plane.Close()
+	job, err := stream.StartManual(context.Background(), stream.Env{Plane: plane, Backend: state.Memory(), StateDir: "state"}, k.topology(time.Second))
+	if err != nil {
+		return false
+	}
+	defer job.Kill()
+	for i := 1; !job.Ended(); i++ {
+		if _, err := job.Step(); err != nil {
+			return false
+		}
+		if i%10 == 0 {
+			job.Trigger()
+		}
+		if i%40 == 0 {
+			if err := plane.SyncAll(context.Background()); err != nil {
+				return false
+			}
+		}
+	}
+	return true
+}
