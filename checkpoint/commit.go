@@ -66,35 +66,56 @@ func (s *Session) commit(c *commit) (done bool, err error) {
 
 // await waits until everything the checkpoint wrote is as durable as the topics
 // demand. When the entry will be on disk, so is all it names before, inputs and the
-// outputs of topics that ask for less too: an entry is never more durable than that.
+// outputs of topics that ask for less too, and what earlier entries name, which go
+// to disk with it: an entry is never more durable than that.
 func (s *Session) await(c *commit) error {
-	var g errgroup.Group
 	for _, w := range c.written {
-		switch {
-		case w.strict:
-			g.Go(func() error { return w.part.Acked(s.ctx, w.end.Offset) })
-		case c.strict && w.part.Durable() < w.end.Offset:
-			g.Go(func() error { return w.part.Sync(s.ctx) })
+		s.behind[w.part] = w.end.Offset
+	}
+	s.readBehind(c.reports)
+	if c.strict {
+		return s.syncBehind(s.ctx)
+	}
+	for _, w := range c.written {
+		// Nothing waits for the disk: this returns at once.
+		if err := w.part.Acked(s.ctx, w.end.Offset); err != nil {
+			return err
 		}
 	}
-	if c.strict {
-		g.Go(func() error { return s.syncInputs(s.ctx, c.reports) })
-	}
-	return g.Wait()
+	return nil
 }
 
-// syncInputs makes what was read durable.
-func (s *Session) syncInputs(ctx context.Context, reports map[TaskID]Report) error {
-	var g errgroup.Group
+// readBehind notes what was read as named by an entry.
+func (s *Session) readBehind(reports map[TaskID]Report) {
 	for _, r := range reports {
 		for _, in := range r.Inputs {
-			part, err := s.p.log.Partition(in.Partition)
-			if err == nil && part.Durable() < in.Next.Offset {
-				g.Go(func() error { return part.Sync(ctx) })
+			if part, err := s.p.log.Partition(in.Partition); err == nil {
+				s.behind[part] = max(s.behind[part], in.Next.Offset)
 			}
 		}
 	}
-	return g.Wait()
+}
+
+// syncBehind makes durable all that entries of the session name.
+func (s *Session) syncBehind(ctx context.Context) error {
+	var g errgroup.Group
+	for part, end := range s.behind {
+		if part.Durable() >= end {
+			continue
+		}
+		g.Go(func() error {
+			err := part.Sync(ctx)
+			if _, exists := s.p.log.Spec(part.Name().Topic); !exists {
+				return nil // deleted since
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	clear(s.behind)
+	return nil
 }
 
 // mark writes the commit markers, which repeats nothing where one is there. Readers of

@@ -206,7 +206,8 @@ type budget struct {
 
 type world struct {
 	meta   *metadata
-	index  int64 // of the next entry that is accepted
+	metaIs []byte // meta encoded: what tells one from another
+	index  int64  // of the next entry that is accepted
 	parts  [2]modelLog
 	actors []*actor // living ones by age; the last is the newest
 	msgs   []message
@@ -238,6 +239,7 @@ func (w *world) apply(e entry) result {
 	if r.err == nil && !r.repeat {
 		w.index++
 	}
+	w.metaIs = encodeSnapshot(nil, w.meta)
 	return r
 }
 
@@ -330,7 +332,7 @@ func (w *world) settle(part int) error {
 
 // key identifies the world.
 func (w *world) key(b []byte) []byte {
-	b = encodeSnapshot(b, w.meta)
+	b = append(b, w.metaIs...)
 	for _, l := range w.parts {
 		b = appendUint(b, uint64(len(l)))
 		for _, x := range l {

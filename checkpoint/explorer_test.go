@@ -2,7 +2,9 @@ package checkpoint
 
 import (
 	"crypto/sha256"
+	"flag"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -95,18 +97,36 @@ func explore(w *world) exploration {
 	return x
 }
 
+var explorerDeep = flag.Bool("explorer.deep", false, "walk the histories with more faults too: minutes")
+
 var explorerBudgets = []budget{
-	{crashes: 1, restarts: 1},
+	{crashes: 1, losses: 1, syncs: 1},
+	{crashes: 1, timers: 1},
+	{restarts: 1, losses: 1},
+	{crashes: 1, repeats: 1},
 	{crashes: 2},
+}
+
+var deepBudgets = []budget{
 	{restarts: 1, repeats: 1},
-	{crashes: 1, repeats: 1, losses: 1},
-	{crashes: 1, timers: 1, syncs: 1, losses: 1},
+	{restarts: 1, syncs: 1, timers: 1},
+	{crashes: 2, losses: 1},
+	{crashes: 1, restarts: 1},
 }
 
 // Every history of two tasks with crashes, late and repeated messages and attempts that
 // do not know that they are over gives each record's effect exactly once.
 func TestEveryInterleavingIsExactlyOnce(t *testing.T) {
-	for _, b := range explorerBudgets {
+	// Worlds are small, many and soon garbage.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	budgets := explorerBudgets
+	if testing.Short() {
+		budgets = budgets[:3]
+	}
+	if *explorerDeep {
+		budgets = append(budgets, deepBudgets...)
+	}
+	for _, b := range budgets {
 		start := time.Now()
 		x := explore(newWorld(rules{}, b))
 		t.Logf("%+v: %d states, %d steps, %d at rest, %v", b, x.states, x.steps, x.rests, time.Since(start).Round(time.Millisecond))

@@ -76,6 +76,7 @@ type Plane struct {
 
 	jobsMu   sync.Mutex          // taken with none of the others held, and none taken under it
 	sessions map[string]*Session // nil while a job is being started
+	fellBack int64               // sessions that did
 	closed   bool
 
 	closeOnce sync.Once
@@ -159,6 +160,12 @@ func (p *Plane) recover(segmentBytes int64) (err error) {
 		if err := p.settle(part); err != nil {
 			return err
 		}
+		// Every id is durable in the metadata log before it is used.
+		for _, open := range part.OpenTransactions() {
+			if open.ID >= firstProducer {
+				return fmt.Errorf("%w: transaction %d of %v is unknown: the metadata log was lost or replaced by an older one", ErrInvalid, open.ID, part.Name())
+			}
+		}
 	}
 	if n := p.recovered; n.committed+n.aborted > 0 {
 		p.logger.Info("ended transactions left open", "committed", n.committed, "aborted", n.aborted)
@@ -194,6 +201,14 @@ func (p *Plane) replay() (*metadata, error) {
 // Log is the node's log. Its partitions may be read and written freely; those that
 // jobs write in transactions only through a Session.
 func (p *Plane) Log() *log.Log { return p.log }
+
+// FellBack counts the sessions since Open that started from an older checkpoint than the
+// newest completed one: see Session.FellBack.
+func (p *Plane) FellBack() int64 {
+	p.jobsMu.Lock()
+	defer p.jobsMu.Unlock()
+	return p.fellBack
+}
 
 // Owner implements log.Owners.
 func (p *Plane) Owner(id log.ProducerID) (first log.ProducerID, over, known bool) {

@@ -50,9 +50,9 @@ type Changelog struct {
 // caller must not change what its slices hold.
 type Report struct {
 	Inputs     []Input
-	Changelogs []Changelog
-	State      []byte // the engine's own: watermarks and idleness
-	Moved      bool   // anything differs from the report before; not stored
+	Changelogs []Changelog // all of the task's, also those it has not written to
+	State      []byte      // the engine's own: watermarks and idleness
+	Moved      bool        // anything differs from the report before; not stored
 }
 
 func compareTopicPartitions(a, b log.TopicPartition) int {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 
@@ -48,6 +49,9 @@ func (o JobOptions) check() error {
 		if _, twice := seen[t]; twice {
 			return fmt.Errorf("checkpoint: job %q has task %v twice", o.Name, t)
 		}
+		if t.Shard < 0 || t.Shard > math.MaxInt32 {
+			return fmt.Errorf("checkpoint: job %q has a task with shard %d, allowed is 0 to %d", o.Name, t.Shard, math.MaxInt32)
+		}
 		seen[t] = struct{}{}
 	}
 	return nil
@@ -69,6 +73,11 @@ type Session struct {
 
 	ctx    context.Context // ends the waits of a commit; made here because Close belongs here
 	cancel context.CancelFunc
+
+	// behind is what entries since the last one that was synced name, with the
+	// offset that has to be durable first. Begin and the commits, which never run
+	// at the same time, use it.
+	behind map[*log.Partition]log.Offset
 
 	mu      sync.Mutex // guards the fields below; not held across I/O or a hook
 	idle    *sync.Cond // busy has become false
@@ -107,6 +116,9 @@ func (p *Plane) StartJob(ctx context.Context, o JobOptions) (*Session, error) {
 		delete(p.sessions, o.Name)
 		return nil, fmt.Errorf("start job %q: %w", o.Name, err)
 	}
+	if s.restored.fellBack {
+		p.fellBack++
+	}
 	if p.closed {
 		delete(p.sessions, o.Name)
 		return nil, ErrClosed // the attempt is over with the process
@@ -130,7 +142,7 @@ func (p *Plane) reserve(name string) error {
 }
 
 func (p *Plane) startJob(o JobOptions) (*Session, error) {
-	s := &Session{p: p, opts: o, writers: map[log.TopicPartition]*Writer{}}
+	s := &Session{p: p, opts: o, writers: map[log.TopicPartition]*Writer{}, behind: map[*log.Partition]log.Offset{}}
 	s.idle = sync.NewCond(&s.mu)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 
@@ -219,7 +231,8 @@ func (s *Session) Begin(ctx context.Context, reports map[TaskID]Report) error {
 			return fmt.Errorf("checkpoint: job %q has no task %v", s.opts.Name, t)
 		}
 	}
-	if err := s.syncInputs(ctx, reports); err != nil {
+	s.readBehind(reports)
+	if err := s.syncBehind(ctx); err != nil {
 		return err
 	}
 	zero := ID{Attempt: s.attempt}

@@ -298,7 +298,7 @@ func TestFailedMetadataLog(t *testing.T) {
 			return nil
 		})
 		err = j.checkpoint(1, 1)
-		require.ErrorIs(t, err, errNotWithHim)
+		require.ErrorIs(t, err, errIncomplete)
 		require.ErrorIs(t, err, ErrMetadata)
 		require.ErrorIs(t, err, broken)
 		_, err = p.AcquireProducer(context.Background())
@@ -350,6 +350,7 @@ func TestFullDisk(t *testing.T) {
 func TestStartJobChecksItsOptions(t *testing.T) {
 	p, _ := mustPlane(t, log.SyncByOS, 1)
 	for want, o := range map[string]JobOptions{
+		"shard -1":      {Name: "job", Tasks: []TaskID{{"count", -1}}},
 		"needs a name":  {Tasks: fakeTasks},
 		"has no tasks":  {Name: "job"},
 		"count-1 twice": {Name: "job", Tasks: []TaskID{{"count", 1}, {"count", 1}}},

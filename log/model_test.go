@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	modelRuns  = flag.Int("modelruns", 50, "random histories of the model test")
+	modelRuns  = flag.Int("modelruns", 25, "random histories of the model test")
 	modelSteps = flag.Int("modelsteps", 120, "operations in each")
 	modelSeed  = flag.Uint64("modelseed", 1, "first seed of the model test")
 )

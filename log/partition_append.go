@@ -140,8 +140,7 @@ func (p *Partition) appendLocked(b *Batch, now time.Time) (base, last Offset, er
 	if active.end.Load() == 0 {
 		active.since = now
 	}
-	prefix := stampedPrefix(b.Bytes, base, p.epoch)
-	if err := active.append(prefix, b, last); err != nil {
+	if err := active.append(b, base, last, p.epoch); err != nil {
 		return 0, 0, p.fail(fmt.Errorf("write to %s: %w", active.name(logSuffix), err))
 	}
 	p.log.populate(active)

@@ -287,19 +287,24 @@ func (s *producers) setOwners(owners Owners) {
 	}
 }
 
-// prune forgets expired ids, and owners that are over: their ids are refused for
-// that.
+// prune forgets expired ids, and all about owners that are over: their ids are
+// refused for that.
 func (s *producers) prune(now int64) {
+	isOver := func(id ProducerID) bool {
+		if s.owners == nil {
+			return false
+		}
+		_, over, known := s.owners.Owner(id)
+		return known && over
+	}
 	for id, p := range s.byID {
-		if s.expired(p, now) {
+		if s.expired(p, now) || !p.open() && isOver(id) {
 			delete(s.byID, id)
 		}
 	}
-	if s.owners != nil {
-		for first := range s.byOwner {
-			if _, over, known := s.owners.Owner(first); known && over {
-				delete(s.byOwner, first)
-			}
+	for first := range s.byOwner {
+		if isOver(first) {
+			delete(s.byOwner, first)
 		}
 	}
 	s.pruneAt = max(firstPrune, 2*len(s.byID))

@@ -51,9 +51,11 @@ type segment struct {
 	chunk         int64  // how much to allocate next
 	populated     int64  // bytes asked to be present
 	since         time.Time
-	lastBatch     int64  // position of the last batch
-	sinceIndexed  int64  // bytes since the last index entry
-	maxTimeOffset Offset // last offset of the batch with maxTime, or -1
+	lastBatch     int64                  // position of the last batch
+	sinceIndexed  int64                  // bytes since the last index entry
+	maxTimeOffset Offset                 // last offset of the batch with maxTime, or -1
+	prefix        [batchPrefixBytes]byte // what append writes; here since it would escape
+	length        [atLeaderEpoch - atBatchLength]byte
 	snapshot      []byte // producers at next, encoded when the segment was sealed
 
 	indexMu sync.Mutex // guards the indexes below
@@ -164,22 +166,22 @@ func (s *segment) fits(n int64, last Offset, segmentBytes int64) bool {
 	return end+n <= min(segmentBytes, int64(len(s.data))) && last-s.base <= math.MaxInt32
 }
 
-// append copies a batch to the end, with base offset and epoch as in prefix, and
+// append copies a batch to the end, stamped with base offset and epoch, and
 // publishes it. There must be room. The length comes last: until it is whole there
 // is no batch, only a copy that was cut off. A prefix written in one go could be
 // cut off inside the epoch, which no checksum covers.
-func (s *segment) append(prefix [batchPrefixBytes]byte, b *Batch, last Offset) error {
+func (s *segment) append(b *Batch, base, last Offset, epoch LeaderEpoch) error {
 	at := s.end.Load()
-	var length [atLeaderEpoch - atBatchLength]byte
-	copy(length[:], prefix[atBatchLength:])
-	clear(prefix[atBatchLength:atLeaderEpoch])
+	s.prefix = stampedPrefix(b.Bytes, base, epoch)
+	copy(s.length[:], s.prefix[atBatchLength:])
+	clear(s.prefix[atBatchLength:atLeaderEpoch])
 	if err := s.mapping.Write(at+batchPrefixBytes, b.Bytes[batchPrefixBytes:]); err != nil {
 		return err
 	}
-	if err := s.mapping.Write(at, prefix[:]); err != nil {
+	if err := s.mapping.Write(at, s.prefix[:]); err != nil {
 		return err
 	}
-	if err := s.mapping.Write(at+atBatchLength, length[:]); err != nil {
+	if err := s.mapping.Write(at+atBatchLength, s.length[:]); err != nil {
 		return err
 	}
 	s.note(at, int64(len(b.Bytes)), last, b)

@@ -3,6 +3,7 @@ package state
 import (
 	"bytes"
 	"encoding/binary"
+	mathbits "math/bits"
 	"slices"
 	"unsafe"
 )
@@ -13,7 +14,7 @@ const (
 	chunkBits  = 9   // entries in a chunk, as a power of two
 	chunkSize  = 1 << chunkBits
 	firstChunk = 8 // entries the first chunk begins with
-	minSlots   = 16
+	minSlots   = 2 * groupSize
 )
 
 // The flags of an entry.
@@ -44,16 +45,22 @@ type entry[V any] struct {
 	value  V
 }
 
-// overlay is a hash table of entries under one key space, with linear probing over
-// 8-byte slots. A slot holds 32 bits of the hash and the number of an entry in the
-// chunks, so that a lookup touches one line of slots and one entry. The place of a
-// slot is given by the upper bits of the hash: growth then reads the old slots and
-// writes the new ones in the same order and never looks at an entry.
+// overlay is a hash table of entries under one key space. Its slots are 8 bytes
+// each, 32 bits of the hash and the number of an entry in the chunks, in groups
+// that fill a line of the processor's cache. A lookup compares a whole group at
+// once, without a branch to mispredict, and so touches one line and one entry.
+//
+// The group of a key is given by the upper bits of its hash: growth reads the old
+// slots and writes the new ones in the same order and never looks at an entry. A
+// key whose group is full goes to the next that is not.
+//
+// Invariants: a group's slots are taken from the front, and the groups between a
+// key's own and the one it is in are full.
 //
 // Entries do not move except while the first chunk grows.
 type overlay[V any] struct {
-	slots  []uint64 // hash bits << 32 | id+1; zero is empty. A power of two in number
-	shift  uint8    // 32 minus the number of bits in len(slots)-1
+	slots  []uint64 // hash bits << 32 | id+1; zero is empty. groupSize times a power of two in number
+	shift  uint8    // hash bits >> shift is the group
 	used   int      // occupied entries, tombstones among them
 	live   int      // those that are not tombstones
 	chunks [][]entry[V]
@@ -67,6 +74,46 @@ type overlay[V any] struct {
 	tombs []tombstone // written tombstones that the store has not passed, by n
 	hand  uint32      // clock hand over the entries
 }
+
+// groupSize is the number of slots in a group.
+const groupSize = 8
+
+type group [groupSize]uint64
+
+// match returns a bit for each slot of g that has the hash bits.
+func (g *group) match(bits uint32) uint32 {
+	want := uint64(bits) << 32
+	// Upper half zero, and only then, minus one has the highest bit.
+	m := ((g[0]^want)>>32 - 1) >> 63
+	m |= ((g[1]^want)>>32 - 1) >> 63 << 1
+	m |= ((g[2]^want)>>32 - 1) >> 63 << 2
+	m |= ((g[3]^want)>>32 - 1) >> 63 << 3
+	m |= ((g[4]^want)>>32 - 1) >> 63 << 4
+	m |= ((g[5]^want)>>32 - 1) >> 63 << 5
+	m |= ((g[6]^want)>>32 - 1) >> 63 << 6
+	m |= ((g[7]^want)>>32 - 1) >> 63 << 7
+	return uint32(m)
+}
+
+func (g *group) full() bool { return g[groupSize-1] != 0 }
+
+// len is the number of slots taken.
+func (g *group) len() int {
+	n := groupSize
+	for n > 0 && g[n-1] == 0 {
+		n--
+	}
+	return n
+}
+
+// group returns group i, modulo their number.
+func (o *overlay[V]) group(i uint32) *group {
+	i &= uint32(len(o.slots)/groupSize - 1)
+	return (*group)(o.slots[i*groupSize:])
+}
+
+// home is the group of a key with the hash bits.
+func (o *overlay[V]) home(bits uint32) uint32 { return bits >> (o.shift & 31) }
 
 // tombstone is a deletion that checkpoint n has written.
 type tombstone struct {
@@ -111,23 +158,25 @@ func (o *overlay[V]) find(hash uint64, key []byte) (uint32, *entry[V]) {
 		return 0, nil
 	}
 	bits := uint32(hash >> 32)
-	mask := uint32(len(o.slots) - 1)
-	for i := bits >> (o.shift & 31); ; i++ {
-		s := o.slots[i&mask]
-		if s == 0 {
-			return 0, nil
-		}
-		if uint32(s>>32) != bits {
-			continue
-		}
-		id := uint32(s) - 1
-		e := o.at(id)
-		if int(e.keyLen) == len(key) && len(key) <= inlineKey {
-			if string(e.inline[:len(key)]) == string(key) {
+	for i := o.home(bits); ; i++ {
+		g := o.group(i)
+		for m := g.match(bits); m != 0; m &= m - 1 {
+			id := uint32(g[mathbits.TrailingZeros32(m)&(groupSize-1)])
+			if id == 0 {
+				break // an empty slot looks like hash bits of zero
+			}
+			id--
+			e := o.at(id)
+			if int(e.keyLen) == len(key) && len(key) <= inlineKey {
+				if string(e.inline[:len(key)]) == string(key) {
+					return id, e
+				}
+			} else if e.keyLen == longKey && string(o.keys.get(e.longRef())) == string(key) {
 				return id, e
 			}
-		} else if e.keyLen == longKey && string(o.keys.get(e.longRef())) == string(key) {
-			return id, e
+		}
+		if !g.full() {
+			return 0, nil
 		}
 	}
 }
@@ -155,14 +204,56 @@ func (o *overlay[V]) insert(hash uint64, key []byte) (uint32, *entry[V]) {
 	return id, e
 }
 
-// place puts a slot at the first empty place from its own.
+// place puts a slot in the first group from its own that has room.
 func (o *overlay[V]) place(s uint64) {
-	mask := uint32(len(o.slots) - 1)
-	i := uint32(s>>32) >> (o.shift & 31)
-	for o.slots[i&mask] != 0 {
+	i := o.home(uint32(s >> 32))
+	for o.group(i).full() {
 		i++
 	}
-	o.slots[i&mask] = s
+	g := o.group(i)
+	g[g.len()] = s
+}
+
+// displace takes the slot of an entry out. When that leaves room in a group that
+// was full, a slot that had to go further moves in, and so on.
+func (o *overlay[V]) displace(bits, id uint32) {
+	i := o.home(bits)
+	at := -1
+	for {
+		at = slices.IndexFunc(o.group(i)[:], func(s uint64) bool { return uint32(s) == id+1 })
+		if at >= 0 {
+			break
+		}
+		i++
+	}
+	mask := uint32(len(o.slots)/groupSize - 1)
+	for {
+		g := o.group(i)
+		wasFull := g.full()
+		last := g.len() - 1
+		g[at], g[last] = g[last], 0
+		if !wasFull {
+			return
+		}
+		// The first that went past group i.
+		at = -1
+		j := i
+		for at < 0 {
+			j++
+			if (j-i)&mask == 0 {
+				return
+			}
+			next := o.group(j)
+			at = slices.IndexFunc(next[:], func(s uint64) bool {
+				return s != 0 && (j-o.home(uint32(s>>32)))&mask >= (j-i)&mask
+			})
+			if at < 0 && !next.full() {
+				return
+			}
+		}
+		g[last] = o.group(j)[at]
+		i = j
+	}
 }
 
 // take returns a free entry's number.
@@ -200,10 +291,7 @@ func (o *overlay[V]) resize(n int) {
 	old := o.slots
 	o.slots = make([]uint64, n)
 	o.ledger.memory += 8 * int64(n-len(old))
-	o.shift = 32
-	for ; n > 1; n >>= 1 {
-		o.shift--
-	}
+	o.shift = uint8(32 - mathbits.TrailingZeros(uint(n/groupSize)))
 	for _, s := range old {
 		if s != 0 {
 			o.place(s)
@@ -214,21 +302,7 @@ func (o *overlay[V]) resize(n int) {
 // remove takes the entry id out of the table. What pointed to its value no longer
 // keeps it alive.
 func (o *overlay[V]) remove(id uint32, e *entry[V]) {
-	bits := uint32(Hash(o.key(e)) >> 32)
-	mask := uint32(len(o.slots) - 1)
-	i := bits >> (o.shift & 31) & mask
-	for uint32(o.slots[i])-1 != id {
-		i = (i + 1) & mask
-	}
-	// Close the gap: a later slot moves into it unless its own place is behind it.
-	for j := (i + 1) & mask; o.slots[j] != 0; j = (j + 1) & mask {
-		home := uint32(o.slots[j]>>32) >> (o.shift & 31) & mask
-		if (j-home)&mask >= (j-i)&mask {
-			o.slots[i] = o.slots[j]
-			i = j
-		}
-	}
-	o.slots[i] = 0
+	o.displace(uint32(Hash(o.key(e))>>32), id)
 	o.used--
 	if e.flags&flagDeleted == 0 {
 		o.live--
@@ -264,10 +338,22 @@ func (o *overlay[V]) delete(id uint32, e *entry[V]) {
 	o.markDirty(id, e)
 }
 
-// revive makes a tombstone a key with a zero value.
-func (o *overlay[V]) revive(e *entry[V]) {
-	e.flags &^= flagDeleted
-	o.live++
+// change marks the entry of key as changing now. It makes one where e is nil, and
+// a tombstone becomes a key with a zero value; then existed is false.
+func (o *overlay[V]) change(hash uint64, key []byte, id uint32, e *entry[V]) (_ *entry[V], existed bool) {
+	existed = true
+	switch {
+	case e == nil:
+		id, e = o.insert(hash, key)
+		existed = false
+	case e.flags&flagDeleted != 0:
+		e.flags &^= flagDeleted
+		o.live++
+		existed = false
+	}
+	o.markDirty(id, e)
+	e.flags |= flagUsed
+	return e, existed
 }
 
 // barrier calls write for every entry that changed since the last barrier and
@@ -432,16 +518,20 @@ func (o *overlay[V]) touch(hashes []uint64) (sink uint64) {
 	if len(o.slots) == 0 {
 		return 0
 	}
-	var ids [256]uint32
-	mask := uint32(len(o.slots) - 1)
+	const block = 256
 	for len(hashes) > 0 {
-		n := min(len(hashes), len(ids))
-		for i, h := range hashes[:n] {
-			ids[i] = uint32(o.slots[uint32(h>>32)>>(o.shift&31)&mask])
+		n := min(len(hashes), block)
+		for _, h := range hashes[:n] {
+			sink += o.group(o.home(uint32(h >> 32)))[0]
 		}
-		for _, id := range ids[:n] {
-			if id != 0 {
-				sink += uint64(o.at(id - 1).keyLen)
+		for _, h := range hashes[:n] {
+			bits := uint32(h >> 32)
+			g := o.group(o.home(bits))
+			if m := g.match(bits); m != 0 {
+				if id := uint32(g[mathbits.TrailingZeros32(m)&(groupSize-1)]); id != 0 {
+					e := o.at(id - 1)
+					sink += uint64(e.keyLen) + uint64(e.change)
+				}
 			}
 		}
 		hashes = hashes[n:]

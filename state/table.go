@@ -70,21 +70,23 @@ func (t *Table[V]) Get(hash uint64, key []byte) (v *V, ok bool, err error) {
 // Update returns the live value to change in place, zero where the key had none,
 // and marks it changed.
 func (t *Table[V]) Update(hash uint64, key []byte) (v *V, existed bool, err error) {
-	id, e, err := t.lookup(hash, key)
-	if err != nil {
-		return nil, false, err
+	id, e := t.overlay.find(hash, key)
+	if e == nil || e.flags&(flagDirty|flagDeleted) != flagDirty {
+		return t.change(hash, key, id, e)
 	}
-	existed = true
-	switch {
-	case e == nil:
-		id, e = t.overlay.insert(hash, key)
-		existed = false
-	case e.flags&flagDeleted != 0:
-		t.overlay.revive(e)
-		existed = false
-	}
-	t.overlay.markDirty(id, e)
 	e.flags |= flagUsed
+	return &e.value, true, nil
+}
+
+// change is Update where more is to do than to look: the first change of a key
+// since the barrier, or a key that is not in the overlay.
+func (t *Table[V]) change(hash uint64, key []byte, id uint32, e *entry[V]) (v *V, existed bool, err error) {
+	if e == nil {
+		if id, e, err = t.lookup(hash, key); err != nil {
+			return nil, false, err
+		}
+	}
+	e, existed = t.overlay.change(hash, key, id, e)
 	return &e.value, existed, nil
 }
 

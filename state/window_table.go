@@ -157,21 +157,22 @@ func (t *WindowTable[V]) Update(start int64, hash uint64, key []byte) (v *V, exi
 		return nil, false, t.err
 	}
 	w := t.window(start, true)
-	id, e, err := t.lookup(w, hash, key)
-	if err != nil {
-		return nil, false, err
+	id, e := w.overlay.find(hash, key)
+	if e == nil || e.flags&(flagDirty|flagDeleted) != flagDirty {
+		return t.change(w, hash, key, id, e)
 	}
-	existed = true
-	switch {
-	case e == nil:
-		id, e = w.overlay.insert(hash, key)
-		existed = false
-	case e.flags&flagDeleted != 0:
-		w.overlay.revive(e)
-		existed = false
-	}
-	w.overlay.markDirty(id, e)
 	e.flags |= flagUsed
+	return &e.value, true, nil
+}
+
+// change is Update where more is to do than to look.
+func (t *WindowTable[V]) change(w *openWindow[V], hash uint64, key []byte, id uint32, e *entry[V]) (v *V, existed bool, err error) {
+	if e == nil && !w.complete {
+		if id, e, err = t.lookup(w, hash, key); err != nil {
+			return nil, false, err
+		}
+	}
+	e, existed = w.overlay.change(hash, key, id, e)
 	return &e.value, existed, nil
 }
 

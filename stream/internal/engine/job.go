@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -284,6 +285,7 @@ func (j *Job) requestCheckpoint() {
 	j.mu.Unlock()
 	if !asked {
 		j.signal()
+		runtime.Gosched() // it is the busy tasks that ask
 	}
 }
 
@@ -299,22 +301,25 @@ func (j *Job) Trigger() (n int64, started bool) {
 	j.triggering.Lock()
 	defer j.triggering.Unlock()
 	j.mu.Lock()
-	j.triggered, j.urgent = j.o.Now(), false
+	before := j.triggered
+	j.triggered = j.o.Now()
 	j.mu.Unlock()
 	j.active.Store(false)
 	ended := j.open.Load() == 0 && len(j.sources) > 0
 	n, started = j.session.TriggerNext()
 	if !started {
 		j.active.Store(true)
+		j.mu.Lock()
+		j.triggered = before // of the one under way
+		j.mu.Unlock()
 		return 0, false
 	}
-	if ended {
-		j.mu.Lock()
-		if j.endAt == 0 {
-			j.endAt = n
-		}
-		j.mu.Unlock()
+	j.mu.Lock()
+	j.urgent = false
+	if ended && j.endAt == 0 {
+		j.endAt = n
 	}
+	j.mu.Unlock()
 	return n, true
 }
 

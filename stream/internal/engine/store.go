@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -80,15 +79,19 @@ func (s *store) write(n int64) error {
 }
 
 // follow lets the store come up to checkpoint n, which is complete, and lets
-// entries leave the table that the store has passed.
-func (s *store) follow(j *Job, n int64) error {
+// entries leave the table that the store has passed. With hurry it waits until the
+// store is there: a follower that falls behind slows its task and does not grow it.
+func (s *store) follow(j *Job, n int64, hurry bool) error {
+	mark := state.Mark{Attempt: j.attempt, N: n, End: s.end}
+	var err error
 	if s.n == n && s.wrote {
-		if err := s.store.Follow(j.ctx, state.Mark{Attempt: j.attempt, N: n, End: s.end}); err != nil {
-			if context.Cause(j.ctx) != nil {
-				return nil // the attempt is over
-			}
-			return fmt.Errorf("store of changelog %s: %w", s.changelog, err)
+		err = s.store.Follow(j.ctx, mark)
+		if err == nil && hurry {
+			err = s.store.Reach(j.ctx, mark)
 		}
+	}
+	if err != nil && j.ctx.Err() == nil {
+		return fmt.Errorf("store of changelog %s: %w", s.changelog, err)
 	}
 	s.table.Passed(s.store.Mark())
 	return nil

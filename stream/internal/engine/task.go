@@ -254,15 +254,17 @@ func (t *Task) flush() (sent bool) {
 	return sent
 }
 
-// full tells whether the task is at its memory budget and has to wait for the
-// checkpoint under way. One that has not passed its barrier yet goes on to it.
+// full tells whether the task is at its memory budget and has to wait for a
+// checkpoint: the one under way, if it has passed its barrier, or the next, whose
+// barrier comes to a source from outside. Behind an exchange the barrier comes with the
+// records, never further away than the lanes hold, and the task goes on to it.
 func (t *Task) full() bool {
 	used := t.held()
 	if used <= t.job.taskBudget/2 {
 		return false
 	}
 	t.job.requestCheckpoint()
-	return used > t.job.taskBudget && t.passed > t.completed
+	return used > t.job.taskBudget && (t.lanes == 0 || t.passed > t.completed)
 }
 
 // held is the memory that only a checkpoint frees.
@@ -285,8 +287,9 @@ func (t *Task) observeComplete() bool {
 		return false
 	}
 	t.completed = c
+	hurry := t.held() > t.job.taskBudget/2
 	for _, s := range t.stores {
-		if err := s.follow(t.job, c); err != nil {
+		if err := s.follow(t.job, c, hurry); err != nil {
 			t.Fail(s.step, err)
 			return true
 		}
