@@ -42,7 +42,7 @@ const fakeDir = "node"
 var (
 	fakeTasks     = []TaskID{{"count", 0}, {"count", 1}}
 	fakeTopics    = []string{"in", "out", "changelog"}
-	errNotWithHim = errors.New("the checkpoint did not complete")
+	errIncomplete = errors.New("the checkpoint did not complete")
 )
 
 func part(topic string, i int) log.TopicPartition {
@@ -231,7 +231,7 @@ func (j *fakeJob) checkpoint(counts ...int) error {
 
 func (j *fakeJob) finish(moved [2]bool) error {
 	if !j.s.Trigger() {
-		return fmt.Errorf("%w: not triggered: %v", errNotWithHim, j.s.Err())
+		return fmt.Errorf("%w: not triggered: %v", errIncomplete, j.s.Err())
 	}
 	n := j.barrier
 	for i, id := range fakeTasks {
@@ -244,7 +244,7 @@ func (j *fakeJob) finish(moved [2]bool) error {
 		}
 		return nil
 	case err := <-j.failed:
-		return fmt.Errorf("%w: %w", errNotWithHim, err)
+		return fmt.Errorf("%w: %w", errIncomplete, err)
 	}
 }
 

@@ -298,7 +298,7 @@ func TestFailedMetadataLog(t *testing.T) {
 			return nil
 		})
 		err = j.checkpoint(1, 1)
-		require.ErrorIs(t, err, errNotWithHim)
+		require.ErrorIs(t, err, errIncomplete)
 		require.ErrorIs(t, err, ErrMetadata)
 		require.ErrorIs(t, err, broken)
 		_, err = p.AcquireProducer(context.Background())

@@ -51,7 +51,6 @@ func TestEveryWindowIsExact(t *testing.T) {
 				c := config{dir: t.TempDir(), interval: interval, partitions: partitions}
 				var out bytes.Buffer
 				require.NoError(t, run(t.Context(), c, &out))
-				require.Regexp(t, "counted .* an earlier run had done the rest|already counted", out.String(), "it was killed while it counted")
 				require.Contains(t, out.String(), "all 11,319 results are exactly the known ones")
 				require.NotContains(t, out.String(), "nothing to do")
 
@@ -92,6 +91,9 @@ func TestKilledAtRandom(t *testing.T) {
 			t.Log(out.String())
 			require.NoError(t, err)
 			require.Equal(t, want, killed, "the job was done too early")
+			if !testing.Short() {
+				require.Regexp(t, "counted .* an earlier run had done the rest|already counted", out.String(), "no kill fell on counting")
+			}
 			require.Contains(t, out.String(), "all 11,319 results are exactly the known ones")
 
 			node, err := thalweg.Open(c.dir)
