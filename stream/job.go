@@ -112,6 +112,10 @@ func (r *run) openStore(t *engine.Task, s *step) (*openStored, error) {
 	if err != nil {
 		return nil, err
 	}
+	writer, err := t.OpenChangelog(tp)
+	if err != nil {
+		return nil, err
+	}
 	db, err := r.env.Backend.Open(path.Join(r.env.StateDir, r.app.name, s.name, strconv.Itoa(t.ID.Shard)))
 	if err != nil {
 		return nil, err
@@ -121,16 +125,11 @@ func (r *run) openStore(t *engine.Task, s *step) (*openStored, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	closeAll := func(err error) error { return errors.Join(err, store.Close(), db.Close()) }
 	id, end := t.RestoreTo(tp)
 	if err := store.CatchUp(context.Background(), state.Mark{Attempt: id.Attempt, N: id.N, End: end}); err != nil {
-		return nil, closeAll(err)
+		return nil, errors.Join(err, store.Close(), db.Close())
 	}
-	setTable, err := t.OpenStore(s.id, store, db, tp, end)
-	if err != nil {
-		return nil, closeAll(err)
-	}
-	return &openStored{store, setTable}, nil
+	return &openStored{store, t.AddStore(s.id, store, db, tp, writer, end)}, nil
 }
 
 func (o *opening) fail(err error) {

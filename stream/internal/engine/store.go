@@ -37,19 +37,25 @@ type store struct {
 	n     int64             // the checkpoint end belongs to, until it is complete; 0 when none
 }
 
-// OpenStore registers the store of a step, brought to where the attempt starts.
-// The table made on it is handed over with SetTable.
-func (t *Task) OpenStore(step int, s *state.Store, db state.DB, changelog topic.TopicPartition, end topic.LogPosition) (setTable func(Table), err error) {
-	w, err := t.job.session.ChangelogWriter(changelog)
+// OpenChangelog opens a changelog for writing. That comes before its store is opened:
+// what the changelog has beyond the checkpoint the attempt starts from is cut here.
+func (t *Task) OpenChangelog(tp topic.TopicPartition) (*checkpoint.Writer, error) {
+	w, err := t.job.session.ChangelogWriter(tp)
 	if err != nil {
-		return nil, fmt.Errorf("open changelog %s: %w", changelog, err)
+		return nil, fmt.Errorf("open changelog %s: %w", tp, err)
 	}
-	st := &store{step: step, store: s, db: db, changelog: changelog, writer: w, end: end}
+	return w, nil
+}
+
+// AddStore hands the store of a step to the task, brought to where the attempt
+// starts: position end of its changelog. The table made on it follows with the result.
+func (t *Task) AddStore(step int, s *state.Store, db state.DB, tp topic.TopicPartition, w *checkpoint.Writer, end topic.LogPosition) (setTable func(Table)) {
+	st := &store{step: step, store: s, db: db, changelog: tp, writer: w, end: end}
 	t.stores = append(t.stores, st)
 	return func(table Table) {
 		table.SetBudget(t.job.taskBudget)
 		st.table = table
-	}, nil
+	}
 }
 
 // barrier appends what changed to the changelog, in the transaction of checkpoint n.
