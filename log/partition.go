@@ -84,6 +84,9 @@ type Recovery struct {
 func (p *Partition) Recovery() Recovery { return p.recovery }
 
 // Name is the topic's name and the partition's number.
+// MaxBatchBytes is the size of the largest encoded batch the partition takes.
+func (p *Partition) MaxBatchBytes() int { return p.options.MaxBatchBytes }
+
 func (p *Partition) Name() TopicPartition { return p.name }
 
 // Start is the first offset still kept.
