@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -167,6 +168,11 @@ func (m *osMapping) Bytes() []byte { return m.data }
 func (m *osMapping) Write(off int64, p []byte) (err error) {
 	if off < 0 || off > int64(len(m.data)-len(p)) {
 		return m.outside(off, len(p))
+	}
+	if len(p) >= writeCallBytes {
+		if _, err := m.file.WriteAt(p, off); err == nil || !errors.Is(err, os.ErrClosed) {
+			return err
+		}
 	}
 	defer recoverFault(debug.SetPanicOnFault(true), &err)
 	copy(m.data[off:], p)

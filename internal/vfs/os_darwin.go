@@ -1,10 +1,14 @@
 package vfs
 
 import (
+	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
+
+// writeCallBytes is never reached: a mapping is written by a copy.
+const writeCallBytes = math.MaxInt
 
 // syncMapsNeeded is true: a sync of the file need not write mapped pages.
 const syncMapsNeeded = true
