@@ -2,6 +2,7 @@
 # Go and nothing else (the race detector needs a C compiler too).
 
 export GOTOOLCHAIN := go1.27.3
+export CGO_ENABLED := 0
 
 # Where `make run` keeps its node, and what it passes to the program, as in
 # `make run ARGS="-crash"`.

@@ -37,7 +37,7 @@ type Node struct {
 	mu        sync.Mutex // guards the fields below; a leaf
 	closed    bool
 	producers map[*producerHost]struct{}
-	jobs      map[*stream.Job]struct{}
+	jobs      map[*stream.Job]*stream.Topology
 }
 
 // Open opens the node in dir with the default options, making the directory where
@@ -86,7 +86,7 @@ func (o Options) Open(dir string) (*Node, error) {
 		logger:    o.Logger,
 		done:      make(chan struct{}),
 		producers: map[*producerHost]struct{}{},
-		jobs:      map[*stream.Job]struct{}{},
+		jobs:      map[*stream.Job]*stream.Topology{},
 	}
 	n.closeOnce = sync.OnceValue(n.close)
 	return n, nil

@@ -35,7 +35,7 @@ func (n *Node) Start(ctx context.Context, app *stream.Topology) (*stream.Job, er
 		return nil, fmt.Errorf("thalweg: start job %q: %w", app.Name(), err)
 	}
 	n.mu.Lock()
-	n.jobs[j] = struct{}{}
+	n.jobs[j] = app
 	n.mu.Unlock()
 	n.watchers.Go(func() { // ends with the job, which Close stops
 		<-j.Done()
@@ -52,6 +52,9 @@ func (n *Node) Start(ctx context.Context, app *stream.Topology) (*stream.Job, er
 func (n *Node) Run(ctx context.Context, app *stream.Topology) error {
 	j, err := n.Start(ctx, app)
 	if err != nil {
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return nil // stopped before it began
+		}
 		return err
 	}
 	select {

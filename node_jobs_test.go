@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/thalweg/thalweg"
+	"github.com/thalweg/thalweg/log"
 	"github.com/thalweg/thalweg/stream"
 	"github.com/thalweg/thalweg/topic"
 )
@@ -116,4 +117,34 @@ func TestJobThatPanics(t *testing.T) {
 	require.ErrorContains(t, err, "node_jobs_test.go")
 	require.Empty(t, lastSums(t, node))
 	require.Equal(t, map[string]int64{"a": 1}, readWords(t, node))
+}
+
+// A topic that a running job reads or writes is not deleted under it.
+func TestDeleteTopicInUse(t *testing.T) {
+	ctx := t.Context()
+	n, err := thalweg.Open("")
+	require.NoError(t, err)
+	defer n.Close()
+	in, out := topic.New[string, int]("in"), topic.New[string, int64]("out")
+	app := stream.New("user")
+	app.Stream(in).GroupByKey().Count().To(out)
+	job, err := n.Start(ctx, app)
+	require.NoError(t, err)
+	require.ErrorContains(t, n.Delete(ctx, in), `job "user" reads or writes it`)
+	require.ErrorContains(t, n.Delete(ctx, out), `job "user" reads or writes it`)
+	require.NoError(t, job.Stop(ctx))
+	require.NoError(t, n.Delete(ctx, in, out))
+	require.ErrorIs(t, n.Delete(ctx, out), log.ErrUnknownTopic)
+}
+
+// Run with a context that has ended is a run that was stopped before it began.
+func TestRunWithAnEndedContext(t *testing.T) {
+	n, err := thalweg.Open("")
+	require.NoError(t, err)
+	defer n.Close()
+	app := stream.New("late-start")
+	app.Stream(topic.New[string, int]("in")).GroupByKey().Count()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, n.Run(ended, app))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 
 	"github.com/thalweg/thalweg/log"
 	"github.com/thalweg/thalweg/topic"
@@ -41,10 +42,28 @@ func (n *Node) Create(ctx context.Context, topics ...Named) error {
 	return nil
 }
 
+// usedBy returns the name of a running job that reads or writes a topic.
+func (n *Node) usedBy(topic string) (job string, used bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for j, app := range n.jobs {
+		select {
+		case <-j.Done():
+			continue
+		default:
+		}
+		read, written := app.Topics()
+		if slices.Contains(read, topic) || slices.Contains(written, topic) {
+			return app.Name(), true
+		}
+	}
+	return "", false
+}
+
 func (n *Node) create(name string, spec log.TopicSpec) error {
 	err := n.plane.Log().Create(name, spec)
 	if errors.Is(err, log.ErrTopicExists) {
-		return fmt.Errorf("thalweg: create topic %q: %w: declare it as it was created, or delete it first", name, err)
+		return fmt.Errorf("thalweg: create topic %q: %w", name, err)
 	}
 	if err != nil {
 		return fmt.Errorf("thalweg: create topic %q: %w", name, err)
@@ -53,7 +72,8 @@ func (n *Node) create(name string, spec log.TopicSpec) error {
 }
 
 // Delete removes topics with all their records. A topic that does not exist is
-// log.ErrUnknownTopic. The topics must not be in use.
+// log.ErrUnknownTopic, and one that a running job reads or writes is refused.
+// Producers and readers of the topic must be closed before.
 func (n *Node) Delete(ctx context.Context, topics ...Named) error {
 	leave, err := n.enter()
 	if err != nil {
@@ -63,6 +83,9 @@ func (n *Node) Delete(ctx context.Context, topics ...Named) error {
 	for _, t := range topics {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if name, used := n.usedBy(t.Name()); used {
+			return fmt.Errorf("thalweg: delete topic %q: job %q reads or writes it: stop the job first", t.Name(), name)
 		}
 		if err := n.plane.Log().Delete(t.Name()); err != nil {
 			return fmt.Errorf("thalweg: delete topic %q: %w", t.Name(), err)

@@ -171,11 +171,6 @@ func BenchmarkPipeline(b *testing.B) {
 	}
 }
 
-type windowed struct {
-	minute int64
-	user   user
-}
-
 // byHand is the floor: one loop over both partitions in turn that decodes the same,
 // counts in a Go map, writes changed counts to a changelog every 100 ms and each
 // closed minute's counts to an output topic.
@@ -205,36 +200,42 @@ func byHand(b *testing.B, n *thalweg.Node) time.Duration {
 	}
 	type count struct {
 		n       int64
+		minute  int64
+		user    user
 		changed bool
 	}
-	counts := make(map[windowed]*count)
+	windows := make(map[int64]map[user]*count)
+	var changed []*count
 	key, value := make([]byte, 0, 32), make([]byte, 0, 16)
-	encode := func(w windowed, c *count) {
-		key = append(binary.BigEndian.AppendUint64(key[:0], uint64(w.minute)), w.user[:]...)
+	encode := func(c *count) {
+		key = append(binary.BigEndian.AppendUint64(key[:0], uint64(c.minute)), c.user[:]...)
 		value = binary.AppendVarint(value[:0], c.n)
 	}
 	commit := func() {
-		for w, c := range counts {
-			if c.changed {
-				encode(w, c)
-				changes.Add(0, key, value, nil)
-				write(changelog, &changes, 1<<20)
-				c.changed = false
-			}
+		for _, c := range changed {
+			encode(c)
+			changes.Add(0, key, value, nil)
+			write(changelog, &changes, 1<<20)
+			c.changed = false
 		}
+		changed = changed[:0]
 		write(changelog, &changes, 0)
 		write(output, &results, 0)
 	}
 	closeBefore := func(minute int64) {
-		for w, c := range counts {
-			if w.minute < minute {
-				encode(w, c)
+		commit() // what is closed is in the changelog
+		for m, counts := range windows {
+			if m >= minute {
+				continue
+			}
+			for _, c := range counts {
+				encode(c)
 				results.Add(0, key, value, nil)
 				write(output, &results, 256<<10)
 				changes.Add(0, key, nil, nil)
 				write(changelog, &changes, 1<<20)
-				delete(counts, w)
 			}
+			delete(windows, m)
 		}
 	}
 
@@ -264,14 +265,21 @@ func byHand(b *testing.B, n *thalweg.Node) time.Duration {
 				}
 				e.Cents *= 2
 				minute := it.Time / 60_000
-				w := windowed{minute, e.User}
-				c := counts[w]
+				counts := windows[minute]
+				if counts == nil {
+					counts = make(map[user]*count)
+					windows[minute] = counts
+				}
+				c := counts[e.User]
 				if c == nil {
-					c = new(count)
-					counts[w] = c
+					c = &count{minute: minute, user: e.User}
+					counts[e.User] = c
 				}
 				c.n++
-				c.changed = true
+				if !c.changed {
+					c.changed = true
+					changed = append(changed, c)
+				}
 				newest = max(newest, minute)
 			}
 		}

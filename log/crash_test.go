@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,7 +25,7 @@ var (
 // history is what the user of a partition was told, and what may be true besides.
 type history struct {
 	created bool
-	sync    Sync
+	policy  Sync
 
 	// acked holds the value of each offset that must be there; possible all values
 	// an offset ever got.
@@ -43,9 +44,9 @@ type history struct {
 	lastAck  bool // lastSent was acknowledged and not cut away
 }
 
-func newHistory(sync Sync) *history {
+func newHistory(policy Sync) *history {
 	return &history{
-		sync: sync, acked: map[Offset]string{}, possible: map[Offset][]string{},
+		policy: policy, acked: map[Offset]string{}, possible: map[Offset][]string{},
 		transaction: map[string]ProducerID{}, decided: map[ProducerID]verdict{}, tried: map[ProducerID]bool{},
 	}
 }
@@ -140,7 +141,7 @@ func (h *history) scenario(mem *vfs.Mem) error {
 		if err != nil {
 			return nil, nil, err
 		}
-		if err := l.Create("t", TopicSpec{Partitions: 1, Sync: h.sync}); err != nil {
+		if err := l.Create("t", TopicSpec{Partitions: 1, Sync: h.policy}); err != nil {
 			return l, nil, err
 		}
 		h.created = true
@@ -383,9 +384,9 @@ func TestPowerCutAfterKill(t *testing.T) {
 	})
 }
 
-func everyOperation(t *testing.T, sync Sync, after func(*vfs.Mem, uint64) *vfs.Mem) {
+func everyOperation(t *testing.T, policy Sync, after func(*vfs.Mem, uint64) *vfs.Mem) {
 	whole := vfs.NewMem()
-	require.NoError(t, newHistory(sync).scenario(whole))
+	require.NoError(t, newHistory(policy).scenario(whole))
 	total := whole.Ops()
 	t.Logf("%d operations, first seed %d", total, *crashSeed)
 	for n := int64(1); n <= 2*(total+5); n++ {
@@ -393,7 +394,10 @@ func everyOperation(t *testing.T, sync Sync, after func(*vfs.Mem, uint64) *vfs.M
 		n, partway := (n+1)/2, n%2 == 0
 		mem := vfs.NewMem()
 		random := rand.New(rand.NewPCG(*crashSeed, uint64(n)))
+		var mu sync.Mutex // the sync loop calls the hook too
 		mem.SetHook(func(op vfs.Op) error {
+			mu.Lock()
+			defer mu.Unlock()
 			switch {
 			case op.N < n:
 				if random.IntN(8) == 0 {
@@ -405,7 +409,7 @@ func everyOperation(t *testing.T, sync Sync, after func(*vfs.Mem, uint64) *vfs.M
 			}
 			return vfs.ErrStopped
 		})
-		h := newHistory(sync)
+		h := newHistory(policy)
 		err := h.scenario(mem)
 		if err != nil && !errors.Is(err, vfs.ErrStopped) {
 			t.Fatalf("operation %d: %v", n, err)

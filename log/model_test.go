@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -112,7 +113,7 @@ type modelRun struct {
 	random *rand.Rand
 	mem    *vfs.Mem
 	o      Options
-	sync   Sync
+	policy Sync
 	owners *blocks
 	log    *Log
 	p      *Partition
@@ -134,7 +135,7 @@ func (r *modelRun) open() {
 	if r.owners != nil {
 		l.SetOwners(r.owners)
 	}
-	require.NoError(r, l.Create("t", TopicSpec{Partitions: 1, Sync: r.sync}))
+	require.NoError(r, l.Create("t", TopicSpec{Partitions: 1, Sync: r.policy}))
 	r.log, r.p = l, mustPartition(r, l, "t")
 	r.log.owners = nil
 	if r.owners != nil {
@@ -221,7 +222,7 @@ func (r *modelRun) append(producer Producer) error {
 	require.Equal(r, base, got.Base)
 	require.Equal(r, m.end()-1, got.Last)
 	m.positions[got.End] = m.records[got.Last].value
-	if r.sync == SyncAlways {
+	if r.policy == SyncAlways {
 		m.durable = m.end()
 	}
 	return nil
@@ -268,7 +269,7 @@ func (r *modelRun) step() error {
 		}
 		if err == nil {
 			require.Equal(r, m.end(), end.Offset)
-			if r.sync == SyncAlways {
+			if r.policy == SyncAlways {
 				m.durable = m.end()
 			}
 		}
@@ -390,7 +391,7 @@ func runModel(t *testing.T, seed uint64) {
 	}()
 	r.o = small(r.mem)
 	r.o.ProducerExpiry = -1
-	r.sync = []Sync{SyncByOS, SyncAlways}[random.IntN(2)]
+	r.policy = []Sync{SyncByOS, SyncAlways}[random.IntN(2)]
 	if random.IntN(2) == 0 {
 		r.owners = &blocks{}
 	}
@@ -402,7 +403,10 @@ func runModel(t *testing.T, seed uint64) {
 			countdown = random.IntN(30)
 		}
 		mode := random.IntN(3)
+		var mu sync.Mutex // the sync loop calls the hook too
 		r.mem.SetHook(func(op vfs.Op) error {
+			mu.Lock()
+			defer mu.Unlock()
 			if countdown == 0 && (mode != 2 || op.Kind == vfs.OpSync) {
 				if mode == 2 {
 					countdown = -1

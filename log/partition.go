@@ -84,6 +84,9 @@ type Recovery struct {
 func (p *Partition) Recovery() Recovery { return p.recovery }
 
 // Name is the topic's name and the partition's number.
+// MaxBatchBytes is the size of the largest encoded batch the partition takes.
+func (p *Partition) MaxBatchBytes() int { return p.options.MaxBatchBytes }
+
 func (p *Partition) Name() TopicPartition { return p.name }
 
 // Start is the first offset still kept.
@@ -245,6 +248,7 @@ func (p *Partition) fail(cause error) error {
 	if p.failed.CompareAndSwap(nil, &cause) {
 		p.options.Logger.Error("partition is offline", "partition", p.name.String(), "error", cause)
 	}
+	p.progress.broadcast()
 	return p.offline()
 }
 
@@ -284,20 +288,26 @@ func (p *Partition) close() (cleanStop, error) {
 		return cleanStop{}, ErrClosed
 	}
 	p.syncMu.Lock()
+	sealed, err := p.syncRound()
+	p.syncMu.Unlock()
+	if err == nil {
+		p.finishSealed(sealed)
+	}
+	p.syncMu.Lock()
 	defer p.syncMu.Unlock()
 	defer p.release()
-	if err := p.offline(); err != nil {
+	if err != nil {
 		return cleanStop{}, err
 	}
 	active := p.active()
 	if err := active.file.Truncate(active.end.Load()); err != nil {
 		return cleanStop{}, p.fail(fmt.Errorf("cut %s to its end: %w", active.name(logSuffix), err))
 	}
-	if err := p.syncRound(); err != nil {
-		return cleanStop{}, err
+	if err := active.file.Sync(); err != nil {
+		return cleanStop{}, p.fail(fmt.Errorf("sync %s: %w", active.name(logSuffix), err))
 	}
 	end := Offset(p.end.Load())
-	err := active.writeIndexes(p.aborted.Load().between(active.base, active.next))
+	err = active.writeIndexes(p.aborted.Load().between(active.base, active.next))
 	snapshot := path.Join(p.dir, offsetName(end, snapshotSuffix))
 	err = errors.Join(err, replaceFile(p.options.FS, snapshot, p.producers.encodeSnapshot(p.options.Now().UnixMilli())))
 	if err != nil {

@@ -177,7 +177,6 @@ func (p *Partition) rollLocked(base Offset, now time.Time) (*segment, error) {
 		return nil, fmt.Errorf("roll %s: %w", p.name, err)
 	}
 	old.snapshot = p.producers.encodeSnapshot(now.UnixMilli())
-	old.sealed.Store(true)
 	p.unsynced = append(p.unsynced, old)
 	p.dirUnsynced = true
 	grown := append(slices.Clip(segments), active)

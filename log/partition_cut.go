@@ -16,10 +16,10 @@ import (
 // new leader epoch. A failure takes the partition offline.
 func (p *Partition) TruncateTo(end Offset) error {
 	p.syncMu.Lock()
-	defer p.syncMu.Unlock()
 	p.mu.Lock()
 	cut, err := p.truncateLocked(end)
 	p.mu.Unlock()
+	p.syncMu.Unlock()
 	if cut {
 		p.advanced()
 	}
@@ -230,6 +230,7 @@ func (p *Partition) DeleteBefore(off Offset) error {
 	aborted := p.aborted.Load().between(off, maxOffset)
 	p.aborted.Store(&aborted)
 	p.mu.Unlock()
+	p.progress.broadcast() // readers below the start have something to learn
 	return p.removeDropped(segments[:n])
 }
 

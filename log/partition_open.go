@@ -623,7 +623,6 @@ func (o *opening) settleActive(end Offset) error {
 			s.seal = nil
 			break
 		}
-		s.sealed.Store(true)
 		if scannedHere {
 			_, _, err := s.loadIndexes()
 			if err == nil {

@@ -2,6 +2,7 @@ package log
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -68,43 +69,46 @@ func (p *Partition) syncLoop() {
 		}
 		if due {
 			p.syncMu.Lock()
-			_ = p.syncRound() // kept in p.failed, where the next call finds it
+			sealed, _ := p.syncRound() // the error is kept in p.failed, where the next call finds it
 			p.syncMu.Unlock()
+			p.advanced()
+			p.finishSealed(sealed)
 		}
 	}
 }
 
 // syncRound makes durable what is written when it begins. A new segment's
-// directory entry comes with it. The caller holds syncMu.
-func (p *Partition) syncRound() error {
+// directory entry comes with it. It returns the sealed segments that are durable
+// now, for finishSealed. The caller holds syncMu.
+func (p *Partition) syncRound() (sealed []*segment, err error) {
 	p.mu.Lock()
 	if p.failed.Load() != nil {
 		p.mu.Unlock()
-		return p.offline()
+		return nil, p.offline()
 	}
 	end, active := p.end.Load(), p.active()
-	sealed := slices.Clone(p.unsynced)
+	sealed = slices.Clone(p.unsynced)
 	syncDir := p.dirUnsynced
 	p.mu.Unlock()
 	if end == p.durable.Load() && len(sealed) == 0 && !syncDir {
-		return nil
+		return nil, nil
 	}
 
 	for _, s := range sealed {
 		// Other tools expect a segment to end with its last batch.
 		if err := s.file.Truncate(s.end.Load()); err != nil {
-			return p.failRound(fmt.Errorf("cut %s to its end: %w", s.name(logSuffix), err))
+			return nil, p.fail(fmt.Errorf("cut %s to its end: %w", s.name(logSuffix), err))
 		}
 		if err := s.file.Sync(); err != nil {
-			return p.failRound(fmt.Errorf("sync %s: %w", s.name(logSuffix), err))
+			return nil, p.fail(fmt.Errorf("sync %s: %w", s.name(logSuffix), err))
 		}
 	}
 	if err := active.file.Sync(); err != nil {
-		return p.failRound(fmt.Errorf("sync %s: %w", active.name(logSuffix), err))
+		return nil, p.fail(fmt.Errorf("sync %s: %w", active.name(logSuffix), err))
 	}
 	if syncDir {
 		if err := p.files().SyncDir(p.dir); err != nil {
-			return p.failRound(fmt.Errorf("sync directory %s: %w", p.dir, err))
+			return nil, p.fail(fmt.Errorf("sync directory %s: %w", p.dir, err))
 		}
 	}
 
@@ -116,37 +120,32 @@ func (p *Partition) syncRound() error {
 	}
 	p.publishLocked()
 	p.mu.Unlock()
-	p.advanced()
+	return sealed, nil
+}
 
+// finishSealed writes what makes the next open cheap, for segments that are
+// durable and that nobody removed since. All of it can be made anew, so a failure
+// is only logged. The caller holds no lock.
+func (p *Partition) finishSealed(sealed []*segment) {
+	if len(sealed) == 0 {
+		return
+	}
+	p.syncMu.Lock()
+	defer p.syncMu.Unlock()
 	for _, s := range sealed {
-		p.finishSealed(s)
-	}
-	if len(sealed) > 0 && !p.closed.Load() {
-		if err := p.log.Checkpoint(); err != nil {
-			p.options.Logger.Warn("recovery point stays where it was", "partition", p.name.String(), "error", err)
+		if !slices.Contains(*p.segments.Load(), s) {
+			continue
 		}
+		err := s.writeIndexes(p.aborted.Load().between(s.base, s.next))
+		if err == nil {
+			err = replaceFile(p.files(), path.Join(p.dir, offsetName(s.next, snapshotSuffix)), s.snapshot)
+		}
+		if err = errors.Join(err, s.closeFile()); err != nil {
+			p.options.Logger.Warn("sealed segment is not finished", "segment", s.name(logSuffix), "error", err)
+		}
+		s.snapshot = nil
 	}
-	return nil
-}
-
-func (p *Partition) failRound(cause error) error {
-	err := p.fail(cause)
-	p.advanced()
-	return err
-}
-
-// finishSealed writes what makes the next open cheap, for a segment that is
-// durable. All of it can be made anew, so a failure is only logged.
-func (p *Partition) finishSealed(s *segment) {
-	err := s.writeIndexes(p.aborted.Load().between(s.base, s.next))
-	if err == nil {
-		err = replaceFile(p.files(), path.Join(p.dir, offsetName(s.next, snapshotSuffix)), s.snapshot)
-	}
-	if err != nil {
-		p.options.Logger.Warn("indexes of a sealed segment are not written", "segment", s.name(logSuffix), "error", err)
-	}
-	s.snapshot = nil
-	if err := s.closeFile(); err != nil {
-		p.options.Logger.Warn("sealed segment is not closed", "segment", s.name(logSuffix), "error", err)
+	if err := p.log.Checkpoint(); err != nil {
+		p.options.Logger.Warn("recovery point stays where it was", "partition", p.name.String(), "error", err)
 	}
 }

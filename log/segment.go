@@ -41,8 +41,6 @@ type segment struct {
 
 	maxTime atomic.Int64 // greatest time of a data record, or noTime; stored by the appender
 
-	sealed atomic.Bool // nothing is appended any more
-
 	file vfs.File // nil once it is no longer written; guarded by Partition.syncMu and mu
 
 	// For the appender only.

@@ -58,6 +58,10 @@ func (c cellCodec[A]) Decode(src []byte) (v cell[A], err error) {
 	return v, err
 }
 
+// touchBytes is the size from which a table does not stay in the processor's caches,
+// and looking up a batch of keys ahead pays.
+const touchBytes = 16 << 20
+
 // stored makes s a step with a store of A by K, in windows where spec is not nil.
 func stored[K, A any](s *step, spec *window.Spec) codec.Codec[cell[A]] {
 	s.stateful = true
@@ -152,7 +156,11 @@ func aggregate[K, V, A any](g Grouped[K, V], s *step, f fold[A, V]) *node[K, A] 
 			}
 			return c
 		}
-		in := engine.KeyedPort[V]{Watermark: down.Watermark, Idle: down.Idle}
+		in := engine.KeyedPort[V]{Watermark: down.Watermark, Idle: down.Idle, Touch: func(hashes []uint64) {
+			if table.Bytes() > touchBytes {
+				table.Touch(hashes)
+			}
+		}}
 		if g.emit == window.OnUpdate {
 			own := engine.Meta{Offset: -1}
 			in.Push = func(m *engine.Meta, hash uint64, encoded []byte, v *V) {

@@ -89,7 +89,7 @@ func to[K, V any](n *node[K, V], t topic.Topic[K, V]) {
 	if err != nil {
 		s.fault(err.Error())
 	}
-	partitioner := t.Partitioner()
+	partitioner, byKey := t.Partitioner(), t.ByKey()
 	connect(n, s, func(o *opening) port[K, V] {
 		task := o.task
 		out, err := task.OpenOutput(s.id, t.Name(), o.run.partitions(t.Name()))
@@ -127,7 +127,7 @@ func to[K, V any](n *node[K, V], t topic.Topic[K, V]) {
 					return
 				}
 			default:
-				p = topic.Partition(key, parts)
+				p = byKey(key, parts)
 			}
 			out.Append(p, m.Time, key, value, m.Headers())
 		}}

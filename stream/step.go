@@ -46,6 +46,16 @@ func (s *step) label() string {
 	return s.kind
 }
 
+// mayEnd tells whether a step makes sense with nothing behind it: it writes, has an
+// effect of its own, keeps state, or is one of two sides.
+func (s *step) mayEnd() bool {
+	switch s.kind {
+	case "peek", "split yes", "split no":
+		return true
+	}
+	return s.sink != nil || s.stateful
+}
+
 // declare adds a step behind inputs.
 func (app *Topology) declare(kind string, inputs ...*step) *step {
 	s := &step{id: len(app.steps), app: app, kind: kind, line: callerLine(), inputs: inputs}

@@ -263,11 +263,12 @@ func TestValidateReportsAllMistakes(t *testing.T) {
 	s.Map(func(int) chan int { return nil }).To(bad)
 	s.GroupByKey().Count()
 	s.GroupByKey().Count()
+	s.Map(func(v int) int { return v }).As("unread")
 	err := app.Validate()
 	require.Error(t, err)
 	for _, want := range []string{
 		"invalid name of a job", "disorder of -1s", "filter needs a function", "it would feed itself", "size",
-		"two topologies", `the name "x" is taken`, "bad name!", "chan int", "ambiguous",
+		"two topologies", `the name "x" is taken`, "bad name!", "chan int", "ambiguous", "nothing reads what it gives",
 	} {
 		require.Contains(t, err.Error(), want)
 	}
@@ -328,4 +329,40 @@ func TestStateSurvivesAChangedStruct(t *testing.T) {
 	got, ok := d.Output(out).Latest("k")
 	require.True(t, ok)
 	require.Equal(t, totalV2{Count: 3, Max: 4, Sum: 16}, got)
+}
+
+// All windows of a key are in the partition that the key itself would be in, and in
+// order there.
+func TestWindowsOfAKeyShareItsPartition(t *testing.T) {
+	in, out := topic.New[string, int]("in"), topic.New[window.Key[string], int64]("out").Partitions(5)
+	app := stream.New("placed")
+	app.Stream(in).GroupByKey().Window(window.Tumbling(10 * ms)).Count().To(out)
+	d := streamtest.New(t, app)
+	send := d.Input(in)
+	for i := range int64(100) {
+		send.SendAt(at(i), fmt.Sprint("k", i%7), 1)
+	}
+	d.Watermark(at(1000))
+	newest := map[string]time.Time{}
+	records := d.Output(out).Records()
+	require.Len(t, records, 70)
+	for _, r := range records {
+		require.Equal(t, topic.Partition([]byte(r.Key.Key), 5), r.Partition)
+		require.True(t, r.Key.Start.After(newest[r.Key.Key]))
+		newest[r.Key.Key] = r.Key.Start
+	}
+}
+
+// The driver's watermark also reaches what is behind an EventTime.
+func TestWatermarkByHandPassesEventTime(t *testing.T) {
+	in, out := topic.New[string, int64]("in").Partitions(2), topic.New[window.Key[string], int64]("out")
+	app := stream.New("by-hand").Disorder(time.Minute)
+	app.Stream(in).EventTime(func(v int64) time.Time { return at(v) }).
+		GroupByKey().Window(window.Tumbling(10 * ms)).Count().To(out)
+	d := streamtest.New(t, app)
+	d.Input(in).Send("k", 5)
+	d.Watermark(at(9))
+	require.Empty(t, d.Output(out).Records())
+	d.Watermark(at(10))
+	require.Equal(t, []string{"k [0,10)=1 @5"}, counts(d.Output(out).Records()))
 }

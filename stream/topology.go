@@ -20,6 +20,7 @@ const DefaultIdleAfter = 5 * time.Second
 // It is not for concurrent use while it is being built, and is not changed after.
 type Topology struct {
 	name       string
+	line       string // file:line of New
 	steps      []*step
 	codecs     codec.Registry
 	checkpoint checkpoint.Config
@@ -34,9 +35,9 @@ type Topology struct {
 // the same name on the same node continues where it was. Letters, digits, '.', '_'
 // and '-' are allowed, up to 100 of them.
 func New(name string) *Topology {
-	app := &Topology{name: name, startAt: topic.Start(), idleAfter: DefaultIdleAfter}
+	app := &Topology{name: name, line: callerLine(), startAt: topic.Start(), idleAfter: DefaultIdleAfter}
 	if !validName.MatchString(name) {
-		app.faults = append(app.faults, Fault{Step: name, Line: callerLine(), Problem: "invalid name of a job: use 1 to 100 letters, digits, '.', '_' and '-'"})
+		app.faults = append(app.faults, Fault{Step: name, Line: app.line, Problem: "invalid name of a job: use 1 to 100 letters, digits, '.', '_' and '-'"})
 	}
 	return app
 }
@@ -45,6 +46,20 @@ var validName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}$`)
 
 // Name is the name given to New.
 func (app *Topology) Name() string { return app.name }
+
+// Topics returns the names of the topics the topology reads and writes, internal
+// ones aside.
+func (app *Topology) Topics() (read, written []string) {
+	for _, s := range app.steps {
+		switch {
+		case s.source != nil:
+			read = append(read, s.source.topic)
+		case s.sink != nil:
+			written = append(written, s.sink.topic)
+		}
+	}
+	return read, written
+}
 
 // Use makes c the codec of every T inside the topology: in state, changelogs and
 // exchanges. Topics keep their own codecs.
@@ -154,6 +169,9 @@ func (app *Topology) Validate() error {
 		names[s.name] = s
 	}
 	for _, s := range app.steps {
+		if len(s.outputs) == 0 && !s.mayEnd() {
+			add(s, "nothing reads what it gives: end it with To or Peek")
+		}
 		if s.sink == nil {
 			continue
 		}
@@ -162,7 +180,7 @@ func (app *Topology) Validate() error {
 		}
 	}
 	if len(read) == 0 {
-		faults = append(faults, Fault{Step: app.name, Line: "unknown", Problem: "no source: begin with Stream"})
+		faults = append(faults, Fault{Step: app.name, Line: app.line, Problem: "no source: begin with Stream"})
 	}
 	errs := make([]error, len(faults))
 	for i, f := range faults {

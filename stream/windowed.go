@@ -126,7 +126,11 @@ func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 			m.Time = c.time
 			a.down.Push(m, wk, &c.value)
 		}
-		return engine.KeyedPort[V]{Push: a.push, Watermark: a.advance, Idle: a.down.Idle}
+		return engine.KeyedPort[V]{Push: a.push, Watermark: a.advance, Idle: a.down.Idle, Touch: func(hashes []uint64) {
+			if a.tumbling && a.table.Bytes() > touchBytes {
+				a.table.Touch(a.open[0], hashes)
+			}
+		}}
 	})
 	return out
 }

@@ -23,6 +23,7 @@ type Producer[K, V any] struct {
 	values  codec.Codec[V]
 	absence absence // which keys are none
 	n       int     // partitions
+	byKey   func(key []byte, n int) int
 	now     func() time.Time
 	node    Node
 	id      log.ProducerID
@@ -32,6 +33,9 @@ type Producer[K, V any] struct {
 	closing  sync.Once
 	closeErr error // what Close returns; set under closing
 }
+
+// batchOverhead is what a batch of one record takes beside the record, at the most.
+const batchOverhead = 128
 
 // scratch is memory to encode one record in.
 type scratch struct{ key, value []byte }
@@ -55,11 +59,15 @@ func NewProducer[K, V any](ctx context.Context, n Node, t Topic[K, V], o Produce
 	if err != nil {
 		return nil, err
 	}
+	largest := partitions[0].MaxBatchBytes() // the log's limit, the same for all of them
+	o.BatchBytes = min(o.BatchBytes, largest)
 	id, err := n.AcquireProducer(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("topic: acquire a producer id for %q: %w", t.name, err)
 	}
-	return newProducer(n, t, keys, values, id, partitions, o), nil
+	p := newProducer(n, t, keys, values, id, partitions, o)
+	p.sender.limit = min(p.sender.limit, largest-batchOverhead)
+	return p, nil
 }
 
 // newProducer returns a producer with resolved options.
@@ -70,6 +78,7 @@ func newProducer[K, V any, P appender](n Node, t Topic[K, V], keys codec.Codec[K
 		values:  values,
 		absence: absenceOf[K](),
 		n:       len(partitions),
+		byKey:   t.ByKey(),
 		now:     o.Now,
 		node:    n,
 		id:      id,
@@ -157,6 +166,9 @@ func (p *Producer[K, V]) Close() error {
 // put encodes r, chooses its partition and hands it to the sender. Everything
 // that is the user's, codecs included, runs before a lock is taken.
 func (p *Producer[K, V]) put(ctx context.Context, r *Record[K, V], w want) (ticket, error) {
+	if err := ctx.Err(); err != nil {
+		return ticket{}, fmt.Errorf("topic: send to %q: %w", p.topic.name, err) // and nothing is sent
+	}
 	s := p.scratch.Get().(*scratch)
 	e, err := p.encode(s, r)
 	var t ticket
@@ -199,7 +211,7 @@ func (p *Producer[K, V]) encode(s *scratch, r *Record[K, V]) (entry, error) {
 			return e, fmt.Errorf("topic %q: PartitionBy chose partition %d of %d", p.topic.name, e.partition, p.n)
 		}
 	case e.key != nil:
-		e.partition = Partition(e.key, p.n)
+		e.partition = p.byKey(e.key, p.n)
 	}
 	switch {
 	case p.topic.eventTime != nil && !r.Deleted:

@@ -581,13 +581,30 @@ func TestRecordTooLargeForTheLog(t *testing.T) {
 	n := openNode(t) // batches of 1 MiB at most
 	p := produce(t, n, lines)
 	require.NoError(t, p.Queue(t.Context(), "k", "before"))
-	require.NoError(t, p.Queue(t.Context(), "k", strings.Repeat("v", 2<<20)))
-	require.NoError(t, p.Queue(t.Context(), "k", "after"))
-	err := p.Flush(t.Context())
+	err := p.Queue(t.Context(), "k", strings.Repeat("v", 2<<20))
 	require.ErrorIs(t, err, log.ErrTooLarge)
-	e, ok := errors.AsType[*topic.FlushError](err)
+	e, ok := errors.AsType[*topic.TooLargeError](err)
 	require.True(t, ok)
-	require.Equal(t, 1, e.Failed)
-	require.ErrorContains(t, err, "at most 1048576")
-	require.Equal(t, []string{"before@0", "after@1"}, values(all(t, topic.ReadToEnd(t.Context(), n, lines, topic.Start()))))
+	require.Less(t, e.Limit, 1<<20)
+	require.NoError(t, p.Queue(t.Context(), "k", strings.Repeat("v", e.Limit-100)), "what is below the limit is taken")
+	require.NoError(t, p.Queue(t.Context(), "k", "after"))
+	require.NoError(t, p.Flush(t.Context()))
+	got := values(all(t, topic.ReadToEnd(t.Context(), n, lines, topic.Start())))
+	require.Len(t, got, 3)
+	require.Equal(t, "before@0", got[0])
+	require.Equal(t, "after@2", got[2])
+}
+
+// A call whose context has ended sends nothing, and says so for certain.
+func TestSendWithAnEndedContext(t *testing.T) {
+	n := openNode(t)
+	p := produce(t, n, lines)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, err := range []error{p.Send(ended, "k", "v"), p.Queue(ended, "k", "v")} {
+		require.ErrorIs(t, err, context.Canceled)
+		require.NotErrorIs(t, err, topic.ErrUnknown)
+	}
+	require.NoError(t, p.Flush(t.Context()))
+	require.Empty(t, all(t, topic.ReadToEnd(t.Context(), n, lines, topic.Start())))
 }

@@ -152,6 +152,24 @@ func (t Topic[K, V]) EventTimeFunc() func(V) time.Time { return t.eventTime }
 // Partition.
 func (t Topic[K, V]) Partitioner() func(k K, n int) int { return t.partitionBy }
 
+// Partitioned is a key type of which only a part decides the partition: records that
+// share it stay together and in order. window.Key is one, so that the windows of a
+// key are in the partition of the key.
+type Partitioned interface {
+	// PartitionKey returns that part of an encoded key.
+	PartitionKey(encoded []byte) []byte
+}
+
+// ByKey returns the partitioner of encoded keys: Partition, of the whole key or, where
+// the key type is Partitioned and has its default codec, of its part.
+func (t Topic[K, V]) ByKey() func(key []byte, n int) int {
+	var k K
+	if p, ok := any(k).(Partitioned); ok && t.key == nil {
+		return func(key []byte, n int) int { return Partition(p.PartitionKey(key), n) }
+	}
+	return Partition
+}
+
 // IsUncommitted tells whether Uncommitted was set.
 func (t Topic[K, V]) IsUncommitted() bool { return t.uncommitted }
 

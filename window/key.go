@@ -74,6 +74,10 @@ func (Key[K]) Codec(r *codec.Registry) (codec.Codec[Key[K]], error) {
 		}), nil
 }
 
+// PartitionKey is the key without its window: all windows of a key belong into one
+// partition, where they keep their order. It makes Key a topic.Partitioned.
+func (Key[K]) PartitionKey(encoded []byte) []byte { return encoded[min(keyHeader, len(encoded)):] }
+
 // wholeMs guards the identity of keys: two starts in one millisecond would
 // become one.
 func wholeMs(t time.Time) bool { return t.Nanosecond()%int(time.Millisecond) == 0 }

@@ -47,6 +47,9 @@ func TestMain(m *testing.M) {
 func TestEveryWindowIsExact(t *testing.T) {
 	for _, partitions := range []int{1, 7} {
 		for _, interval := range []time.Duration{5 * time.Millisecond, 200 * time.Millisecond} {
+			if testing.Short() && (partitions == 1) != (interval > 100*time.Millisecond) {
+				continue // two of the four
+			}
 			t.Run(fmt.Sprintf("%d partitions, checkpoints every %v", partitions, interval), func(t *testing.T) {
 				c := config{dir: t.TempDir(), interval: interval, partitions: partitions}
 				var out bytes.Buffer
@@ -125,6 +128,9 @@ func TestLateRowsAreTheKnownOnes(t *testing.T) {
 		{0, 0, "kept_b0s_l0s", "dropped_b0s_l0s"},
 		{5 * time.Minute, 0, "kept_b300s_l0s", "dropped_b300s_l0s"},
 		{10 * time.Minute, 10 * time.Minute, "kept_b600s_l600s", "dropped_b600s_l600s"},
+	}
+	if testing.Short() {
+		tests = tests[1:2]
 	}
 	rows, err := readFlights()
 	require.NoError(t, err)

@@ -3,6 +3,7 @@ package streamtest
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -124,7 +125,8 @@ func (d *Driver) Advance(by time.Duration) {
 	d.mustSettle()
 }
 
-// Watermark tells every source partition that no record older than w is to come.
+// Watermark tells every source partition, and every stream behind an EventTime, that no
+// record older than w is to come, and lets the pipeline work.
 func (d *Driver) Watermark(w time.Time) {
 	d.tb.Helper()
 	d.mustSettle()
@@ -183,6 +185,10 @@ func (d *Driver) Status() stream.Status {
 
 // Input returns a way to send records to a topic that the topology reads.
 func (d *Driver) Input[K, V any](t topic.Topic[K, V]) *Input[K, V] {
+	d.tb.Helper()
+	if read, _ := d.app.Topics(); !slices.Contains(read, t.Name()) {
+		d.tb.Fatalf("streamtest: the topology does not read %q; it reads %q", t.Name(), read)
+	}
 	return &Input[K, V]{d: d, topic: t}
 }
 
@@ -229,6 +235,10 @@ func (in *Input[K, V]) SendRecord(r topic.Record[K, V]) {
 
 // Output returns a way to read a topic that the topology writes.
 func (d *Driver) Output[K, V any](t topic.Topic[K, V]) *Output[K, V] {
+	d.tb.Helper()
+	if _, written := d.app.Topics(); !slices.Contains(written, t.Name()) {
+		d.tb.Fatalf("streamtest: the topology does not write %q; it writes %q", t.Name(), written)
+	}
 	return &Output[K, V]{d: d, topic: t}
 }
 

@@ -58,4 +58,9 @@ func (c *Clock) Register(t *Task, name string, resume func(w int64)) {
 				resume(c.watermark)
 			}
 		})
+	t.byHand = append(t.byHand, func(w int64) {
+		if c.Advance(w) && resume != nil {
+			resume(w)
+		}
+	})
 }

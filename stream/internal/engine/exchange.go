@@ -258,6 +258,8 @@ type Receiver[V any] struct {
 	next  int // the lane to look at first, so that none starves
 	port  KeyedPort[V]
 	meta  Meta
+
+	hashes []uint64 // scratch for port.Touch
 }
 
 // OpenReceiver opens the exchange in task t, its j-th receiver, in front of port.
@@ -302,6 +304,13 @@ func (r *Receiver[V]) process(lane int, b *laneBatch[V]) {
 	t.meta, t.lane = m, lane
 	if len(b.records)+len(b.marks) > 0 {
 		t.moved()
+	}
+	if r.port.Touch != nil {
+		r.hashes = r.hashes[:0]
+		for i := range b.records {
+			r.hashes = append(r.hashes, b.records[i].hash)
+		}
+		r.port.Touch(r.hashes)
 	}
 	marks, key := b.marks, uint32(0)
 	for i := range b.records {

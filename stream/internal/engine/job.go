@@ -552,15 +552,14 @@ func (j *Job) Step() (worked bool, err error) {
 	return worked, j.failed
 }
 
-// Advance moves the watermark of every source to w by hand.
+// Advance moves the watermark of every source, and of every stream with an event time
+// of its own, to w by hand.
 func (j *Job) Advance(w int64) {
 	for _, t := range j.tasks {
-		for _, in := range t.inputs {
-			if s, ok := in.(interface{ advance(int64) }); ok {
-				s.advance(w)
-				t.publish()
-			}
+		for _, f := range t.byHand {
+			f(w)
 		}
+		t.publish()
 	}
 }
 

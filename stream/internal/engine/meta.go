@@ -36,6 +36,10 @@ type KeyedPort[V any] struct {
 	Push      func(m *Meta, hash uint64, key []byte, v *V)
 	Watermark func(w int64)
 	Idle      func()
+
+	// Touch, where it is not nil, is told the hashes of a batch before its records
+	// come, so that a large table can be brought nearer to the processor.
+	Touch func(hashes []uint64)
 }
 
 // FanOut is one port for several.
@@ -70,11 +74,13 @@ func FanOutKeyed[V any](ports []KeyedPort[V]) KeyedPort[V] {
 	}}
 	var watermarks []func(int64)
 	var idles []func()
+	var touches []func([]uint64)
 	for _, p := range ports {
 		watermarks = appendSet(watermarks, p.Watermark, p.Watermark != nil)
 		idles = appendSet(idles, p.Idle, p.Idle != nil)
+		touches = appendSet(touches, p.Touch, p.Touch != nil)
 	}
-	out.Watermark, out.Idle = all(watermarks), callAll(idles)
+	out.Watermark, out.Idle, out.Touch = all(watermarks), callAll(idles), all(touches)
 	return out
 }
 
@@ -85,16 +91,16 @@ func appendSet[F any](fs []F, f F, set bool) []F {
 	return fs
 }
 
-func all(fs []func(int64)) func(int64) {
+func all[T any](fs []func(T)) func(T) {
 	switch len(fs) {
 	case 0:
 		return nil
 	case 1:
 		return fs[0]
 	}
-	return func(w int64) {
+	return func(v T) {
 		for _, f := range fs {
-			f(w)
+			f(v)
 		}
 	}
 }

@@ -39,7 +39,8 @@ type Task struct {
 	outputs   []*Output
 	stores    []*store
 	onBarrier []func()
-	clocks    []clock // what has event time of its own, by name
+	clocks    []clock       // what has event time of its own, by name
+	byHand    []func(int64) // move the watermarks of clocks, in tests
 
 	generation int64 // the checkpoint whose barrier comes next
 	passed     int64 // generation - 1
