@@ -57,10 +57,13 @@ func TestStepRemovedAndAddedAgain(t *testing.T) {
 			build := func(both bool) *stream.Topology {
 				app := stream.New("again")
 				s := app.Stream(in)
-				g := s.GroupByKey()
+				group := stream.Stream[string, int].GroupByKey
 				if shuffled {
-					g = s.GroupByKV(func(k string, _ int) string { return k })
+					group = func(s stream.Stream[string, int]) stream.Grouped[string, int] {
+						return s.GroupByKV(func(k string, _ int) string { return k })
+					}
 				}
+				g := group(s)
 				g.Count().To(out)
 				if both {
 					g.Aggregate(func(a, v int) int { return a + v }).To(sums)
