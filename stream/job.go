@@ -159,7 +159,9 @@ func (j *Job) named(err error) error {
 
 // Stop commits what was read with a last checkpoint and ends the job. When ctx ends
 // first the job ends without it, and what it had not committed is done again by the
-// next run.
+// next run. A function given to an operator cannot be interrupted: when one does not
+// return within seconds after ctx has ended, Stop returns an error that names its
+// task, and the job ends when it does.
 func (j *Job) Stop(ctx context.Context) error { return j.named(j.inner.Stop(ctx)) }
 
 // CatchUp waits until all input that is in the log at the call is committed.

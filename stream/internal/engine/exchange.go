@@ -3,6 +3,7 @@ package engine
 import (
 	"sync"
 
+	"github.com/thalweg/thalweg/checkpoint"
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/topic"
 	"github.com/thalweg/thalweg/window"
@@ -335,6 +336,13 @@ func (r *Receiver[V]) origin(i int) (topic.TopicPartition, bool) {
 		return topic.TopicPartition{}, false
 	}
 	return r.lanes[i-r.first].sender.origin()
+}
+
+func (r *Receiver[V]) senders() (ids []checkpoint.TaskID) {
+	for _, l := range r.lanes {
+		ids = append(ids, l.sender.ID)
+	}
+	return ids
 }
 
 func (r *Receiver[V]) watermarkPort() (func(int64), func()) { return r.port.Watermark, r.port.Idle }
