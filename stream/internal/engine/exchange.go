@@ -274,8 +274,6 @@ func (x *Exchange[V]) OpenReceiver(t *Task, j int, port KeyedPort[V]) {
 	t.inputs = append(t.inputs, r)
 }
 
-func (r *Receiver[V]) open() {}
-
 // poll reads one batch from one lane that is not held back by a barrier.
 func (r *Receiver[V]) poll() bool {
 	for range r.lanes {
