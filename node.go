@@ -93,8 +93,9 @@ func (o Options) Open(dir string) (*Node, error) {
 }
 
 // Close stops the running jobs after a last checkpoint, closes the producers,
-// which sends what they have queued, and lets go of the directory. It is safe to
-// repeat and returns the first result.
+// which sends what they have queued, and lets go of the directory. Its error has
+// that of each job that could not be stopped so; one that had failed before told
+// those who waited for it. It is safe to repeat and returns the first result.
 func (n *Node) Close() error { return n.closeOnce() }
 
 func (n *Node) close() error {
@@ -110,6 +111,11 @@ func (n *Node) close() error {
 
 	var errs []error
 	for _, j := range jobs {
+		select {
+		case <-j.Done():
+			continue // it ended before: how is for those who wait for it
+		default:
+		}
 		if err := j.Stop(context.Background()); err != nil {
 			errs = append(errs, fmt.Errorf("thalweg: stop job %q: %w", j.Status().Name, err))
 		}

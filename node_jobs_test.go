@@ -119,6 +119,20 @@ func TestJobThatPanics(t *testing.T) {
 	require.Equal(t, map[string]int64{"a": 1}, readWords(t, node))
 }
 
+// A job that failed before the node closes has told those who waited for it; Close
+// does not say it again.
+func TestCloseAfterAFailedJob(t *testing.T) {
+	for range 20 { // Close and the end of the job meet at different moments
+		node, err := thalweg.Open("")
+		require.NoError(t, err)
+		sendWords(t, node, map[string]int64{"a": 1})
+		app := stream.New("panics")
+		app.Stream(words).Map(func(int64) int64 { panic("no such luck") }).To(sums)
+		require.ErrorContains(t, node.Run(t.Context(), app), "no such luck")
+		require.NoError(t, node.Close())
+	}
+}
+
 // A topic that a running job reads or writes is not deleted under it.
 func TestDeleteTopicInUse(t *testing.T) {
 	ctx := t.Context()

@@ -17,7 +17,8 @@ type Options struct {
 	// file system.
 	Log log.Options
 
-	// Producer configures the producers that Node.Producer makes.
+	// Producer configures the producers that Node.Producer makes. Their clock is
+	// Log.Now unless Producer.Now says otherwise.
 	Producer topic.ProducerOptions
 
 	// State keeps the stores of stateful steps. Nil means state.Disk with 64 MiB
@@ -69,6 +70,9 @@ func (o Options) withDefaults(inMemory bool) (Options, error) {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Producer.Now == nil {
+		o.Producer.Now = o.Log.Now
 	}
 	if inMemory && o.Log.SegmentBytes == 0 {
 		o.Log.SegmentBytes = memorySegmentBytes

@@ -194,6 +194,20 @@ func (s *Session) RestoredReport(task TaskID) (Report, bool) {
 	return r, ok
 }
 
+// RestoredChangelog returns where the restored checkpoint stands in a changelog, and
+// the task that reported it: also one that the job does not have any more, because
+// the stage it belonged to has another name now.
+func (s *Session) RestoredChangelog(tp log.TopicPartition) (task TaskID, end log.Position, ok bool) {
+	for t, r := range s.restored.checkpoint.reports {
+		for _, c := range r.Changelogs {
+			if c.Partition == tp && (!ok || c.End.Offset > end.Offset) {
+				task, end, ok = t, c.End, true
+			}
+		}
+	}
+	return task, end, ok
+}
+
 // FellBack tells whether the restored checkpoint is older than one that had been
 // completed, because a power cut took what that one names. Then results since may be
 // committed a second time; from is the newest checkpoint known to be lost.

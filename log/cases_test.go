@@ -105,6 +105,7 @@ func TestLastStableOffset(t *testing.T) {
 	require.Equal(t, []OpenTransaction{{ID: 200, First: 4, Since: (&clock{50_000}).now()}}, p.OpenTransactions())
 	time.ms = 59_999
 	step(6, 7, 7, []string{"n2@5"}, end(200, false))
+	require.Equal(t, []string{"5:n2"}, readAll(t, p, 4, ReadCommitted), "a reader that seeks to where the aborted one began")
 	require.ErrorIs(t, write(transactional(200, 1), "y2"), ErrFenced)
 	step(6, 7, 7, nil, nil)
 	require.ErrorIs(t, end(200, true), ErrFenced)
@@ -210,13 +211,25 @@ func TestOffsetAt(t *testing.T) {
 				}
 				withoutIndexes := func() {
 					for _, base := range []Offset{0, 4, 8} {
+						_, err := mem.Size(path.Join("log/t-0", offsetName(base, timeIndexSuffix)))
+						require.Equal(t, base == 0 || base < p.End().Offset, err == nil, "segment %d", base)
 						for _, suffix := range []string{indexSuffix, timeIndexSuffix, sealSuffix} {
 							require.NoError(t, removeIfPresent(mem, path.Join("log/t-0", offsetName(base, suffix))))
 						}
 					}
 				}
+				kill := func() {
+					t.Helper()
+					image := mem.Kill()
+					require.NoError(t, l.Close())
+					mem, o.FS = image, image
+					l = mustOpen(t, o)
+					p = mustPartition(t, l, "t")
+				}
 				checkAll := func(want map[int64]Offset) {
 					t.Helper()
+					check(t, p, want)
+					kill()
 					check(t, p, want)
 					reopen(func() {})
 					check(t, p, want)
@@ -320,7 +333,8 @@ func TestIndexesThatDoNotFit(t *testing.T) {
 					}
 					offsets, _, err := s.loadIndexes()
 					require.NoError(t, err)
-					require.Len(t, offsets, int(test.end)-1, "an entry for each batch but the first")
+					require.Equal(t, []offsetEntry{{1, 140}, {2, 300}, {3, 450}, {4, 620}}[:test.end-1], offsets,
+						"an entry for each batch but the first")
 					require.Len(t, readAll(t, p, 0, ReadCommitted), int(test.end))
 					if round == 1 {
 						got, err := p.Write(sized(130))
@@ -392,6 +406,27 @@ func TestRetriesOfAnIdempotentProducer(t *testing.T) {
 			require.NoError(t, l.Close())
 		})
 	}
+}
+
+// TestProducerMemoryExpires shows what the last rows of case C-16 cannot, since
+// their sequence goes on: a gap is refused for as long as the producer is remembered
+// and taken afterwards.
+func TestProducerMemoryExpires(t *testing.T) {
+	o := small(vfs.NewMem())
+	now := &clock{}
+	o.Now, o.ProducerExpiry = now.now, time.Minute
+	l, p := single(t, o, SyncByOS)
+	_, err := p.Write(batchOf(Producer{ID: 7, Sequence: 0}, 1, "v"))
+	require.NoError(t, err)
+	now.ms = 59_999
+	_, err = p.Write(batchOf(Producer{ID: 7, Sequence: 5}, 1, "v"))
+	require.ErrorIs(t, err, ErrOutOfOrder)
+	now.ms = 60_001
+	got, err := p.Write(batchOf(Producer{ID: 7, Sequence: 5}, 1, "v"))
+	require.NoError(t, err)
+	require.Equal(t, Offset(1), got.Base)
+	require.False(t, got.Duplicate)
+	require.NoError(t, l.Close())
 }
 
 // TestOpenTransactionNeverExpires shows the exception to expiry.

@@ -2,6 +2,7 @@ package log
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -427,4 +428,101 @@ func TestOnlyOneLogAtATime(t *testing.T) {
 	require.NoError(t, l.Close())
 	require.NoError(t, l.Close(), "closing again")
 	require.NoError(t, mustOpen(t, small(mem)).Close())
+}
+
+// TestBaseOffsetsOfACompactedTopic shows that a damaged base offset, which no
+// checksum covers, is not mistaken for a gap that compaction left, nor is a segment
+// that is gone.
+func TestBaseOffsetsOfACompactedTopic(t *testing.T) {
+	for _, clean := range []bool{true, false} {
+		mem := vfs.NewMem()
+		o := small(mem)
+		o.SegmentBytes = 350
+		l := mustOpen(t, o)
+		require.NoError(t, l.Create("t", TopicSpec{Partitions: 1, Compact: true}))
+		p := mustPartition(t, l, "t")
+		type place struct {
+			file     string
+			position int64
+		}
+		var places []place
+		for i := range 12 {
+			_, err := p.Write(batchOf(plain, 1, fmt.Sprint("value ", i), "more"))
+			require.NoError(t, err)
+			s := p.active()
+			places = append(places, place{s.name(logSuffix), s.lastBatch})
+		}
+		segments := *p.segments.Load()
+		require.Greater(t, len(segments), 2)
+		require.NoError(t, p.Sync(context.Background()))
+		require.NoError(t, l.Checkpoint())
+		middle := segments[1].name(logSuffix)
+		if clean {
+			require.NoError(t, l.Close())
+		} else {
+			l.abandon()
+		}
+		mem = mem.Kill()
+		for i, at := range places {
+			for _, change := range []int64{-3, -1, 1, 2, 3, 100, 1 << 20} {
+				if base := int64(2 * i); base+change >= 0 {
+					damaged := mem.Kill()
+					f, err := damaged.Open(at.file)
+					require.NoError(t, err)
+					var b [8]byte
+					binary.BigEndian.PutUint64(b[:], uint64(base+change))
+					_, err = f.WriteAt(b[:], at.position)
+					require.NoError(t, err)
+					o.FS = damaged
+					_, err = openWhole(o)
+					var corruption *CorruptionError
+					require.ErrorAs(t, err, &corruption, "batch %d by %d, clean %t", i, change, clean)
+				}
+			}
+		}
+		damaged := mem.Kill()
+		require.NoError(t, damaged.Remove(middle))
+		o.FS = damaged
+		_, err := openWhole(o)
+		var corruption *CorruptionError
+		require.ErrorAs(t, err, &corruption, "a segment is gone, clean %t", clean)
+	}
+}
+
+// TestGapsOfAnotherCompaction shows that the gaps of a compacted partition from
+// elsewhere, in its segments and between them, are read over, also when it was
+// opened again and when its seals are gone.
+func TestGapsOfAnotherCompaction(t *testing.T) {
+	at := func(base Offset, value string) []byte {
+		b := batchOf(plain, 1, value)
+		binary.BigEndian.PutUint64(b, uint64(base))
+		return b
+	}
+	mem := vfs.NewMem()
+	require.NoError(t, mem.MkdirAll("log/t-0"))
+	require.NoError(t, writeCacheFile(mem, "log/t-0/00000000000000000000.log", append(at(2, "a"), at(7, "b")...)))
+	require.NoError(t, writeCacheFile(mem, "log/t-0/00000000000000000020.log", append(at(20, "c"), at(21, "d")...)))
+	l := mustOpen(t, small(mem))
+	require.NoError(t, l.Create("t", TopicSpec{Partitions: 1, Compact: true}))
+	want := []string{"2:a", "7:b", "20:c", "21:d"}
+	for _, how := range []string{"adopted", "again", "without seals", "killed"} {
+		p := mustPartition(t, l, "t")
+		require.Equal(t, want, readAll(t, p, 0, ReadCommitted), how)
+		require.Equal(t, want[1:], readAll(t, p, 3, ReadCommitted), how)
+		require.Equal(t, want[2:], readAll(t, p, 8, ReadCommitted), how)
+		require.NoError(t, l.Checkpoint())
+		if how == "without seals" {
+			image := mem.Kill()
+			require.NoError(t, l.Close())
+			mem = image
+		} else {
+			require.NoError(t, l.Close())
+		}
+		if how == "again" {
+			require.NoError(t, removeIfPresent(mem, "log/t-0/00000000000000000000.seal"))
+			require.NoError(t, removeIfPresent(mem, "log/t-0/00000000000000000020.seal"))
+		}
+		l = mustOpen(t, small(mem))
+	}
+	require.NoError(t, l.Close())
 }

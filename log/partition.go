@@ -83,10 +83,10 @@ type Recovery struct {
 // Recovery tells what opening the partition found.
 func (p *Partition) Recovery() Recovery { return p.recovery }
 
-// Name is the topic's name and the partition's number.
 // MaxBatchBytes is the size of the largest encoded batch the partition takes.
 func (p *Partition) MaxBatchBytes() int { return p.options.MaxBatchBytes }
 
+// Name is the topic and the number of the partition.
 func (p *Partition) Name() TopicPartition { return p.name }
 
 // Start is the first offset still kept.

@@ -151,7 +151,8 @@ func (o *opening) checkSegments() error {
 		s := o.segments[i]
 		last := i == len(o.segments)-1
 		if i > 0 && s.base != o.segments[i-1].next {
-			gap := o.spec.Compact && s.base > o.segments[i-1].next
+			before := o.segments[i-1]
+			gap := o.spec.Compact && s.base > before.next && (before.seal == nil || before.seal.gapAfter)
 			if !gap {
 				if done, err := o.misplaced(i); done || err != nil {
 					return err
@@ -159,12 +160,13 @@ func (o *opening) checkSegments() error {
 				i--
 				continue
 			}
+			before.gapAfter = true
 		}
 		durable := o.state.stopped || !last && o.segments[i+1].base <= o.state.recoveryPoint
 		if durable && o.trustSeal(s) {
 			continue
 		}
-		found, err := o.scanSegment(s)
+		found, err := o.scanSegment(s, last)
 		if err != nil {
 			return err
 		}
@@ -225,7 +227,7 @@ func (o *opening) misplaced(i int) (done bool, err error) {
 		// Left by a roll that failed, or emptied by the crash.
 		return false, o.dropSegments(i, i+1)
 	}
-	if expected < o.state.recoveryPoint || o.state.adopt {
+	if min(expected, s.base) < o.state.recoveryPoint || o.state.adopt {
 		return true, &CorruptionError{File: s.name(logSuffix), Offset: expected,
 			Cause: fmt.Errorf("the segment before it ends at offset %d", expected)}
 	}
@@ -244,7 +246,7 @@ func (o *opening) trustSeal(s *segment) bool {
 		return false
 	}
 	s.forget()
-	s.loaded, s.seal = false, &made
+	s.loaded, s.seal, s.gaps = false, &made, made.gaps
 	s.end.Store(made.size)
 	s.next, s.maxTimeOffset, s.lastBatch = made.next, made.maxTimeOffset, made.lastBatch
 	s.maxTime.Store(made.maxTime)
@@ -265,14 +267,15 @@ func (o *opening) trustSeal(s *segment) bool {
 	return true
 }
 
-// scanSegment reads all of s.
-func (o *opening) scanSegment(s *segment) (scanned, error) {
+// scanSegment reads all of s. Only compaction leaves gaps, and it leaves the last
+// segment alone; what another writer left is taken as it is.
+func (o *opening) scanSegment(s *segment, last bool) (scanned, error) {
 	if err := s.removeIndexes(); err != nil {
 		return scanned{}, err
 	}
 	var disagree error
 	found := s.scan(s.allocated, scanOptions{
-		gaps: o.spec.Compact,
+		gaps: o.spec.Compact && (!last || o.state.adopt),
 		each: func(at int64, b *Batch) error {
 			disagree = o.checkEpoch(s, at, b)
 			return disagree
@@ -284,7 +287,7 @@ func (o *opening) scanSegment(s *segment) (scanned, error) {
 	o.recovery.ScannedBytes += found.end
 	o.replay = min(o.replay, s.base)
 	o.walked = append(o.walked, s)
-	if found.fault != nil && (found.next < o.state.recoveryPoint || o.state.adopt) {
+	if found.fault != nil && (found.certain() < o.state.recoveryPoint || o.state.adopt) {
 		return found, found.corruption(s)
 	}
 	return found, nil

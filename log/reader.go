@@ -19,6 +19,7 @@ type Reader struct {
 
 	segment    *segment // pinned; nil before the first Next and after Close
 	position   int64    // of the batch with next, in segment
+	found      bool     // the batch at position was searched for and may begin before next
 	generation uint64   // of the partition's segments when segment was found
 	batch      Batch
 
@@ -70,15 +71,15 @@ func (r *Reader) Next() (*Batch, error) {
 			if err := r.locate(); err != nil {
 				return nil, err
 			}
+			if r.next >= limit {
+				break // a gap reaches up to it
+			}
 		}
 		if err := r.read(); err != nil {
 			return nil, err
 		}
 		b := &r.batch
 		r.position += int64(len(b.Bytes))
-		if b.Last < r.next {
-			continue // possible only where compaction left a gap
-		}
 		b.First = max(b.Base, r.next)
 		r.next = b.Last + 1
 		r.lastEpoch, r.hasLast = b.Epoch, true
@@ -103,8 +104,13 @@ func (r *Reader) locate() error {
 		// The generation comes first: with a new one come its segments.
 		r.generation = p.generation.Load()
 		segments := *p.segments.Load()
-		s := segments[find(segments, r.next)]
+		i := find(segments, r.next)
+		s := segments[i]
 		if s == r.segment {
+			if r.position >= s.end.Load() && i+1 < len(segments) && s.gapAfter {
+				r.next = segments[i+1].base // the gap that compaction left
+				continue
+			}
 			if r.position >= s.end.Load() {
 				return &CorruptionError{File: s.name(logSuffix), Position: r.position, Offset: r.next,
 					Cause: errors.New("the segment ends before the offset")}
@@ -127,15 +133,10 @@ func (r *Reader) locate() error {
 			r.release()
 			return err
 		}
-		r.position = position
+		r.position, r.found = position, true
 		r.epochTo = 0
 		if position < s.end.Load() {
 			return nil
-		}
-		// A gap that compaction left before the next segment.
-		if i := find(segments, r.next); i+1 < len(segments) && r.p.spec.Compact {
-			r.next = segments[i+1].base
-			continue
 		}
 	}
 }
@@ -147,11 +148,13 @@ func (r *Reader) read() (err error) {
 		return &CorruptionError{File: s.name(logSuffix), Position: r.position, Offset: r.next, Cause: err}
 	}
 	b := &r.batch
-	// Neither base offset nor epoch is part of the checksum.
-	if b.Base > r.next && !r.p.spec.Compact || b.Last < r.next && !r.p.spec.Compact {
+	// Neither base offset nor epoch is part of the checksum. Only the first batch
+	// after a search may begin before next.
+	if b.Base > r.next && !s.gaps || b.Base < r.next && !r.found || b.Last < r.next {
 		return &CorruptionError{File: s.name(logSuffix), Position: r.position, Offset: r.next,
 			Cause: fmt.Errorf("%w: it has offsets %d to %d", ErrInvalidBatch, b.Base, b.Last)}
 	}
+	r.found = false
 	if b.Base < r.epochFrom || b.Base >= r.epochTo || b.Epoch != r.epoch {
 		return r.checkEpoch()
 	}

@@ -26,10 +26,15 @@ import (
 //	64     4  bytes of .timeindex    68  4  crc32c of .timeindex
 //	72     4  bytes of .txnindex     76  4  crc32c of .txnindex
 //	80     8  position of the last batch
+//	88     4  flags: bit 0 offsets are missing in the segment, bit 1 between it and
+//	          the next one; others zero, checked
 const (
 	sealMagic   = "thalwegS"
 	sealVersion = 1
-	sealBytes   = 88
+	sealBytes   = 92
+
+	sealGaps     = 1 // flags
+	sealGapAfter = 2
 )
 
 // noTime is the greatest time of a segment without data records.
@@ -45,6 +50,8 @@ type seal struct {
 	timeIndex     fileSum
 	txnIndex      fileSum
 	lastBatch     int64 // its position
+	gaps          bool
+	gapAfter      bool
 }
 
 // fileSum is the length and checksum of a file.
@@ -71,6 +78,14 @@ func (s seal) encode() []byte {
 		b = binary.BigEndian.AppendUint32(b, f.sum)
 	}
 	b = binary.BigEndian.AppendUint64(b, uint64(s.lastBatch))
+	flags := uint32(0)
+	if s.gaps {
+		flags |= sealGaps
+	}
+	if s.gapAfter {
+		flags |= sealGapAfter
+	}
+	b = binary.BigEndian.AppendUint32(b, flags)
 	binary.BigEndian.PutUint32(b[8:], crc32.Checksum(b[12:], castagnoli))
 	return b
 }
@@ -98,6 +113,11 @@ func decodeSeal(b []byte) (seal, error) {
 		timeIndex:     sumAt(64),
 		txnIndex:      sumAt(72),
 		lastBatch:     int64(binary.BigEndian.Uint64(b[80:])),
+		gaps:          b[91]&sealGaps != 0,
+		gapAfter:      b[91]&sealGapAfter != 0,
+	}
+	if flags := binary.BigEndian.Uint32(b[88:]); flags&^(sealGaps|sealGapAfter) != 0 {
+		return seal{}, fmt.Errorf("%w: seal has flags %#x", ErrVersion, flags)
 	}
 	if s.base < 0 || s.next < s.base || s.size < 0 || s.size > math.MaxInt32 || s.lastBatch < 0 || s.lastBatch > s.size {
 		return seal{}, fmt.Errorf("%+v is implausible", s)

@@ -41,6 +41,11 @@ type segment struct {
 
 	maxTime atomic.Int64 // greatest time of a data record, or noTime; stored by the appender
 
+	// Offsets may be missing in it, or between it and the next segment, as after
+	// compaction. Both are found when the segment is opened and never change:
+	// appending leaves no gaps.
+	gaps, gapAfter bool
+
 	file vfs.File // nil once it is no longer written; guarded by Partition.syncMu and mu
 
 	// For the appender only.
@@ -219,6 +224,7 @@ func (s *segment) forget() {
 	s.offsets, s.times, s.loaded, s.seal = nil, nil, true, nil
 	s.sinceIndexed, s.lastBatch, s.maxTimeOffset = 0, 0, -1
 	s.maxTime.Store(noTime)
+	s.gaps = false
 }
 
 // writeIndexes writes the indexes and the seal of a segment that no longer
@@ -231,7 +237,7 @@ func (s *segment) writeIndexes(aborted abortedTransactions) error {
 		base: s.base, next: s.next, size: s.end.Load(),
 		maxTime: s.maxTime.Load(), maxTimeOffset: s.maxTimeOffset,
 		index: sumOf(offsets), timeIndex: sumOf(times), txnIndex: sumOf(txns),
-		lastBatch: s.lastBatch,
+		lastBatch: s.lastBatch, gaps: s.gaps, gapAfter: s.gapAfter,
 	}
 	s.seal = &made
 	s.indexMu.Unlock()

@@ -19,8 +19,18 @@ type scanOptions struct {
 type scanned struct {
 	end   int64
 	next  Offset
-	fault error // what is wrong with the batch at end; nil when there is none
-	dirty int64 // bytes from end to the last one that is not zero
+	gap   Offset // the first offset that is missing, or -1
+	fault error  // what is wrong with the batch at end; nil when there is none
+	dirty int64  // bytes from end to the last one that is not zero
+}
+
+// certain is the offset below which the batches follow one another. A base offset
+// is not part of a checksum: a gap may be one that was damaged.
+func (f scanned) certain() Offset {
+	if f.gap >= 0 {
+		return f.gap
+	}
+	return f.next
 }
 
 // corruption is the fault as an error that names the segment's file.
@@ -33,7 +43,7 @@ func (f scanned) corruption(s *segment) error {
 // is not good. Zeros up to the end are preallocated space and no fault.
 func (s *segment) scan(size int64, o scanOptions) (found scanned) {
 	s.forget()
-	found.next = s.base
+	found.next, found.gap = s.base, -1
 	err := vfs.Guard(func() error {
 		for found.end < size {
 			b, err := s.checkNext(s.data[found.end:size], found, o)
@@ -42,6 +52,9 @@ func (s *segment) scan(size int64, o scanOptions) (found scanned) {
 			}
 			if b.Bytes == nil {
 				return nil
+			}
+			if b.Base > found.next && found.gap < 0 {
+				found.gap, s.gaps = found.next, true
 			}
 			s.note(found.end, int64(len(b.Bytes)), b.Last, &b)
 			found.end += int64(len(b.Bytes))

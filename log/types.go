@@ -92,18 +92,48 @@ func (s Sync) String() string {
 }
 
 var (
-	ErrClosed           = errors.New("log: closed")
+	// ErrClosed is returned by what is used after Close.
+	ErrClosed = errors.New("log: closed")
+
+	// ErrOffsetOutOfRange is matched where an offset is outside of what a partition
+	// holds, [Start, End]: it was deleted, cut away, or is not written yet.
 	ErrOffsetOutOfRange = errors.New("log: offset out of range")
-	ErrFenced           = errors.New("log: producer is fenced: its owner or its transaction has ended")
-	ErrUnknownOwner     = errors.New("log: owner of the producer id is not known here yet")
-	ErrOutOfOrder       = errors.New("log: sequence number out of order")
-	ErrUnknownTopic     = errors.New("log: unknown topic")
-	ErrTopicExists      = errors.New("log: topic exists with other settings")
-	ErrTooLarge         = errors.New("log: batch exceeds the largest size allowed")
-	ErrInvalidBatch     = errors.New("log: invalid record batch")
-	ErrInvalidName      = errors.New("log: invalid topic name")
-	ErrVersion          = errors.New("log: unknown format version")
-	ErrOffline          = errors.New("log: partition is offline after a failed write or sync")
+
+	// ErrFenced refuses a batch or an end of a transaction whose producer id is over.
+	// It stays refused.
+	ErrFenced = errors.New("log: producer is fenced: its owner or its transaction has ended")
+
+	// ErrUnknownOwner refuses a batch whose producer id may become known: Append waits
+	// for that, Write does not.
+	ErrUnknownOwner = errors.New("log: owner of the producer id is not known here yet")
+
+	// ErrOutOfOrder refuses a batch whose sequence number leaves a gap, or repeats one
+	// that is not remembered.
+	ErrOutOfOrder = errors.New("log: sequence number out of order")
+
+	// ErrUnknownTopic is matched where a topic or a partition does not exist.
+	ErrUnknownTopic = errors.New("log: unknown topic")
+
+	// ErrTopicExists is matched by Create for a topic with other settings, which the
+	// error names.
+	ErrTopicExists = errors.New("log: topic exists with other settings")
+
+	// ErrTooLarge refuses a batch above Options.MaxBatchBytes.
+	ErrTooLarge = errors.New("log: batch exceeds the largest size allowed")
+
+	// ErrInvalidBatch is matched by the error for bytes that are no batch, or not the
+	// one that belongs there.
+	ErrInvalidBatch = errors.New("log: invalid record batch")
+
+	// ErrInvalidName refuses a topic's name.
+	ErrInvalidName = errors.New("log: invalid topic name")
+
+	// ErrVersion is matched where a file has a format that this version does not know.
+	ErrVersion = errors.New("log: unknown format version")
+
+	// ErrOffline refuses everything but reading after a write or sync has failed,
+	// until the log is opened again.
+	ErrOffline = errors.New("log: partition is offline after a failed write or sync")
 )
 
 // CorruptionError reports damage below the recovery point, or met while reading.

@@ -35,6 +35,10 @@ func newLive[V any](s *Store, c codec.Codec[V]) live[V] {
 	return l
 }
 
+// Err is a fault met while the table was made, which every call returns: what is
+// stored cannot be read with the codec, above all.
+func (l *live[V]) Err() error { return l.err }
+
 // hasPointers tells whether a value of type t refers to memory outside of it.
 func hasPointers(t reflect.Type) bool {
 	switch t.Kind() {

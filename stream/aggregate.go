@@ -3,6 +3,8 @@ package stream
 import (
 	"encoding/binary"
 	"fmt"
+	"reflect"
+	"strings"
 
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/stream/internal/engine"
@@ -60,30 +62,70 @@ func (c cellCodec[A]) Decode(src []byte) (v cell[A], err error) {
 // and looking up a batch of keys ahead pays.
 const touchBytes = 16 << 20
 
-// stored makes s a step with a store of A by key.
-func stored[A any](s *step) codec.Codec[cell[A]] {
+// stored makes s a step with a store of A by K, in windows where spec is not nil.
+func stored[K, A any](s *step, spec *window.Spec) codec.Codec[cell[A]] {
 	s.stateful = true
 	value, err := s.app.codecs.Inner[A]()
 	if err != nil {
 		s.fault(fmt.Sprintf("no codec for the state: %v", err))
 	}
-	cells := cellCodec[A]{value}
-	if schemed, ok := value.(codec.Schemed); ok {
-		return schemedCells[A]{cells, schemed}
+	inner, _ := value.(codec.Schemed)
+	layout := "key " + plainName(reflect.TypeFor[K]()) + ", value " + plainName(reflect.TypeFor[A]())
+	if inner != nil {
+		layout += " by field"
 	}
-	return cells
+	if spec != nil {
+		layout = spec.Grace(0).String() + ", " + layout // grace may change
+	}
+	return laidOut[A]{cellCodec[A]{value}, layout, inner}
 }
 
-// schemedCells lets the store keep the schemas of the aggregate's codec.
-type schemedCells[A any] struct {
+// laidOut has the store keep, as a schema, what its bytes mean: windows and types in
+// a line of text, and behind it the schema of the aggregate's codec where it has one.
+// A store that was written with another layout is refused instead of misread.
+type laidOut[A any] struct {
 	cellCodec[A]
-	codec.Schemed
+	layout string
+	inner  codec.Schemed // nil where there is none
+}
+
+func (c laidOut[A]) Schema() []byte {
+	schema := append([]byte(c.layout), '\n')
+	if c.inner != nil {
+		schema = append(schema, c.inner.Schema()...)
+	}
+	return schema
+}
+
+func (c laidOut[A]) AddSchema(schema []byte) error {
+	layout, inner, _ := strings.Cut(string(schema), "\n")
+	if layout != c.layout {
+		return fmt.Errorf("the state was written as %q and the step now is %q; change it back, "+
+			"or give the step another name with As to begin anew", layout, c.layout)
+	}
+	if c.inner == nil {
+		return nil
+	}
+	return c.inner.AddSchema([]byte(inner))
+}
+
+// plainName names how a type is stored, as far as its kind decides it. The name of
+// the type itself may change.
+func plainName(t reflect.Type) string {
+	switch kind := t.Kind(); kind {
+	case reflect.Slice:
+		return "[]" + plainName(t.Elem())
+	case reflect.Array:
+		return fmt.Sprintf("[%d]%s", t.Len(), plainName(t.Elem()))
+	default:
+		return kind.String()
+	}
 }
 
 // aggregate is an aggregation without windows.
 func aggregate[K, V, A any](g Grouped[K, V], s *step, f fold[A, V]) *node[K, A] {
 	out := &node[K, A]{step: s}
-	cells := stored[A](s)
+	cells := stored[K, A](s, nil)
 	key := g.g.key
 	g.g.downs = append(g.g.downs, func(o *opening) engine.KeyedPort[V] {
 		store := o.openStore(s)

@@ -123,6 +123,9 @@ func TestC06HeldBackResultsSurviveRestarts(t *testing.T) {
 	expect("7")
 	send(200, "f")
 	expect("8", "d [100,200)=1 @100", "e [100,200)=1 @150")
+	d.Crash()
+	d.Watermark(at(300))
+	expect("after", "f [200,300)=1 @200")
 }
 
 // Case C-18: a crash in the middle of a transaction, and records that arrive during

@@ -142,16 +142,27 @@ func (o *opening) fail(err error) {
 func (j *Job) Done() <-chan struct{} { return j.inner.Done() }
 
 // Wait waits for the end of the job: nil after Stop or the end of all sources of a
-// bounded run, else the Failure.
+// bounded run, else the Failure, or what else kept the job from going on, such as a
+// full disk.
 func (j *Job) Wait() error {
 	<-j.inner.Done()
-	return j.inner.Err()
+	return j.named(j.inner.Err())
+}
+
+// named adds the job's name to an error that does not have it.
+func (j *Job) named(err error) error {
+	if _, ok := errors.AsType[*Failure](err); ok || err == nil {
+		return err
+	}
+	return fmt.Errorf("stream: job %q: %w", j.app.name, err)
 }
 
 // Stop commits what was read with a last checkpoint and ends the job. When ctx ends
 // first the job ends without it, and what it had not committed is done again by the
-// next run.
-func (j *Job) Stop(ctx context.Context) error { return j.inner.Stop(ctx) }
+// next run. A function given to an operator cannot be interrupted: when one does not
+// return within seconds after ctx has ended, Stop returns an error that names its
+// task, and the job ends when it does.
+func (j *Job) Stop(ctx context.Context) error { return j.named(j.inner.Stop(ctx)) }
 
 // CatchUp waits until all input that is in the log at the call is committed.
 func (j *Job) CatchUp(ctx context.Context) error { return j.inner.CatchUp(ctx) }

@@ -73,11 +73,11 @@ func (n testNode) abandon(job *stream.Job) {
 // killed is a pipeline with a shuffle, two windows and a table, over three
 // partitions, with input that is there from the start.
 type killed struct {
-	in            topic.Topic[string, int]
-	windows, late topic.Topic[window.Key[string], int64]
-	totals        topic.Topic[string, int]
-	records       int
-	batch         int // records sent together
+	in      topic.Topic[string, int]
+	windows topic.Topic[window.Key[string], int64]
+	totals  topic.Topic[string, int]
+	records int
+	batch   int // records sent together
 }
 
 func newKilled(sync log.Sync) killed {

@@ -89,9 +89,11 @@ func retime[K, V any](s Stream[K, V], out *node[K, V], f func(V) time.Time) {
 			Push: func(m *engine.Meta, k K, v *V) {
 				t.Running = id
 				was := m.Time
-				if !m.Deleted {
-					m.Time = f(*v).UnixMilli()
+				if m.Deleted { // has no value to find a time in, and does not move the clock
+					push(m, k, v)
+					return
 				}
+				m.Time = f(*v).UnixMilli()
 				if w, moved := clock.Observe(m.Time); moved && down.Watermark != nil {
 					down.Watermark(w)
 				}

@@ -243,7 +243,8 @@ func (s Stream[K, V]) Merge(others ...Stream[K, V]) Stream[K, V] {
 
 // EventTime gives each record the event time that f finds in its value, and the
 // stream a watermark made from it, behind the newest by the topology's Disorder or
-// that of a Disorder that follows. The time the stream had is gone.
+// that of a Disorder that follows. The time the stream had is gone, but for a record
+// without a value: that keeps it, and does not move the watermark.
 func (s Stream[K, V]) EventTime(f func(V) time.Time) Stream[K, V] {
 	out := s.derive("event time")
 	requireFunc(out.step, f == nil)

@@ -14,7 +14,7 @@ func (t Table[K, V]) As(name string) Table[K, V] {
 }
 
 // ToStream gives the changes of the table as they are emitted.
-func (t Table[K, V]) ToStream() Stream[K, V] { return Stream[K, V]{t.n} }
+func (t Table[K, V]) ToStream() Stream[K, V] { return Stream[K, V](t) }
 
 // To writes the changes of the table to a topic, which is created where it does not
 // exist. What is written becomes visible to committed readers with the checkpoint

@@ -103,7 +103,7 @@ type windowing[K, V, WK, A any] struct {
 func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *step, f fold[A, V]) *node[WK, A] {
 	out := &node[WK, A]{step: s}
 	s.changeKey = true
-	cells := stored[A](s)
+	cells := stored[K, A](s, &w.spec)
 	key, spec := w.g.key, w.spec
 	w.g.downs = append(w.g.downs, func(o *opening) engine.KeyedPort[V] {
 		store := o.openStore(s)

@@ -24,6 +24,6 @@ type Spec = log.TopicSpec
 type Isolation = log.Isolation
 
 const (
-	ReadCommitted   = log.ReadCommitted
-	ReadUncommitted = log.ReadUncommitted
+	ReadCommitted   = log.ReadCommitted   // committed records only
+	ReadUncommitted = log.ReadUncommitted // also those of open and aborted transactions
 )

@@ -79,9 +79,13 @@ func (s Spec) String() string {
 	return b.String()
 }
 
-// SizeMs, EveryMs and GraceMs are the settings in milliseconds.
-func (s Spec) SizeMs() int64  { return s.size.Milliseconds() }
+// SizeMs is the size in milliseconds.
+func (s Spec) SizeMs() int64 { return s.size.Milliseconds() }
+
+// EveryMs is the advance in milliseconds.
 func (s Spec) EveryMs() int64 { return s.every.Milliseconds() }
+
+// GraceMs is the grace in milliseconds.
 func (s Spec) GraceMs() int64 { return s.grace.Milliseconds() }
 
 // Last is the start of the newest window that holds t. The windows that hold t

@@ -3,6 +3,7 @@ package engine
 import (
 	"sync"
 
+	"github.com/thalweg/thalweg/checkpoint"
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/topic"
 	"github.com/thalweg/thalweg/window"
@@ -273,8 +274,6 @@ func (x *Exchange[V]) OpenReceiver(t *Task, j int, port KeyedPort[V]) {
 	t.inputs = append(t.inputs, r)
 }
 
-func (r *Receiver[V]) open() {}
-
 // poll reads one batch from one lane that is not held back by a barrier.
 func (r *Receiver[V]) poll() bool {
 	for range r.lanes {
@@ -337,6 +336,13 @@ func (r *Receiver[V]) origin(i int) (topic.TopicPartition, bool) {
 		return topic.TopicPartition{}, false
 	}
 	return r.lanes[i-r.first].sender.origin()
+}
+
+func (r *Receiver[V]) senders() (ids []checkpoint.TaskID) {
+	for _, l := range r.lanes {
+		ids = append(ids, l.sender.ID)
+	}
+	return ids
 }
 
 func (r *Receiver[V]) watermarkPort() (func(int64), func()) { return r.port.Watermark, r.port.Idle }

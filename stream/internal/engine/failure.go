@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/thalweg/thalweg/topic"
@@ -39,6 +40,9 @@ func (f *Failure) Error() string {
 }
 
 func (f *Failure) Unwrap() error { return f.Cause }
+
+// errGoexit is the cause of a Failure where a user's function did not come back.
+var errGoexit = errors.New("the function ended its goroutine with runtime.Goexit; testing's FailNow does that too")
 
 // PanicError is the cause of a Failure that was a panic.
 type PanicError struct{ Value any }

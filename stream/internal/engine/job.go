@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,14 @@ import (
 
 // ErrStopped is the cause of a job that was stopped.
 var ErrStopped = errors.New("stream: job stopped")
+
+const (
+	// stopGrace is how long Stop waits for the tasks once its context has ended.
+	stopGrace = 5 * time.Second
+	// catchUpEvery is how often CatchUp asks for a checkpoint where the job's own come
+	// less often.
+	catchUpEvery = 100 * time.Millisecond
+)
 
 // TaskSpec describes a task to Start.
 type TaskSpec struct {
@@ -120,9 +129,13 @@ func Start(ctx context.Context, o Options, specs []TaskSpec) (*Job, error) {
 	if !o.Manual {
 		for _, t := range j.tasks {
 			j.wg.Go(func() {
-				if err := t.run(j.ctx); err != nil {
-					j.fail(err)
-				}
+				defer func() { // also when a user's function ends the goroutine
+					t.returned.Store(true)
+					if t.err != nil {
+						j.fail(t.err)
+					}
+				}()
+				t.run(j.ctx)
 			})
 		}
 		go j.run()
@@ -178,7 +191,7 @@ func (j *Job) openTasks(specs []TaskSpec) error {
 		}
 	}
 	for _, t := range j.tasks {
-		report, _ := j.startingPoint(t.ID)
+		report := t.startingPoint()
 		if err := t.open(report); err != nil {
 			return fmt.Errorf("stream: job %q: %w", j.o.Name, err)
 		}
@@ -189,39 +202,43 @@ func (j *Job) openTasks(specs []TaskSpec) error {
 	return nil
 }
 
-// startingPoint is what the task reported in the checkpoint the attempt starts from.
-func (j *Job) startingPoint(id checkpoint.TaskID) (checkpoint.Report, bool) {
-	if r, ok := j.begun[id]; ok {
-		return r, true
+// startingPoint is what the task reported in the checkpoint the attempt starts from. A
+// stage behind an exchange is named after one of its stores: where that has become
+// another one, it goes on from what the task that had the state reported.
+func (t *Task) startingPoint() checkpoint.Report {
+	if r, ok := t.job.begun[t.ID]; ok {
+		return r
 	}
-	return j.session.RestoredReport(id)
+	r, ok := t.job.session.RestoredReport(t.ID)
+	if ok || t.lanes == 0 {
+		return r
+	}
+	for _, s := range t.stores {
+		if before, _, ok := t.job.session.RestoredChangelog(s.changelog); ok {
+			r, _ = t.job.session.RestoredReport(before)
+			return r
+		}
+	}
+	return r
 }
 
 // StartOf is where the attempt reads partition p from: the restored position, or
 // the beginning of a partition that was added since.
 func (t *Task) StartOf(p *topic.LogPartition) (topic.LogPosition, error) {
-	if r, ok := t.job.startingPoint(t.ID); ok {
-		for _, in := range r.Inputs {
-			if in.Partition == p.Name() {
-				return in.Next, nil
-			}
+	for _, in := range t.startingPoint().Inputs {
+		if in.Partition == p.Name() {
+			return in.Next, nil
 		}
 	}
 	return p.PositionAt(p.Start())
 }
 
-// RestoreTo is how far the changelog of a step of this task goes in the checkpoint
-// the attempt starts from.
+// RestoreTo is how far the changelog of a step goes in the checkpoint the attempt starts
+// from, whichever task wrote it.
 func (t *Task) RestoreTo(changelog topic.TopicPartition) (id checkpoint.ID, end topic.LogPosition) {
 	id, _ = t.job.session.Restored()
-	if r, ok := t.job.startingPoint(t.ID); ok {
-		for _, c := range r.Changelogs {
-			if c.Partition == changelog {
-				return id, c.End
-			}
-		}
-	}
-	return id, topic.LogPosition{}
+	_, end, _ = t.job.session.RestoredChangelog(changelog)
+	return id, end
 }
 
 // Session hooks.
@@ -401,32 +418,33 @@ func (j *Job) Err() error { return j.result }
 
 // Checkpoint waits for a checkpoint that begins after the call.
 func (j *Job) Checkpoint(ctx context.Context) (CheckpointStatus, error) {
-	for {
-		n, started := j.Trigger()
-		if err := j.await(ctx, func() bool { return started && j.completed.Load() >= n }, !started); err != nil {
-			return CheckpointStatus{}, err
+	var n int64
+	started := false
+	err := j.await(ctx, func() bool {
+		if !started {
+			n, started = j.Trigger()
 		}
-		if started {
-			return j.Last(), nil
-		}
+		return started && j.completed.Load() >= n
+	}, nil)
+	if err != nil {
+		return CheckpointStatus{}, err
 	}
+	return j.Last(), nil
 }
 
-// await waits until ok holds, looking after each completed checkpoint; with next it
-// waits for one in any case.
-func (j *Job) await(ctx context.Context, ok func() bool, next bool) error {
+// await waits until ok holds, looking after each completed checkpoint and each tick.
+func (j *Job) await(ctx context.Context, ok func() bool, tick <-chan time.Time) error {
 	for {
 		j.mu.Lock()
-		advanced := j.advanced
+		advanced := j.advanced // before ok looks: what completes meanwhile is not missed
 		j.mu.Unlock()
 		if ok() {
 			return nil
 		}
 		select {
 		case <-advanced:
-			if next {
-				return nil
-			}
+		case <-tick:
+			j.requestCheckpoint()
 		case <-j.finished:
 			if ok() {
 				return nil
@@ -443,7 +461,8 @@ func (j *Job) await(ctx context.Context, ok func() bool, next bool) error {
 
 // Stop takes a last checkpoint and ends the attempt. When ctx ends first the
 // attempt ends without that checkpoint; what it had not committed is done again by
-// the next one.
+// the next one. A user's function cannot be interrupted: where one does not return
+// in time Stop returns an error that says so, and the attempt ends when it does.
 func (j *Job) Stop(ctx context.Context) error {
 	if _, err := j.Checkpoint(ctx); err != nil && ctx.Err() == nil {
 		select {
@@ -453,8 +472,31 @@ func (j *Job) Stop(ctx context.Context) error {
 		}
 	}
 	j.cancel(ErrStopped)
-	<-j.finished
-	return j.result
+	select {
+	case <-j.finished:
+		return j.result
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(stopGrace)
+	defer timer.Stop()
+	select {
+	case <-j.finished:
+		return j.result
+	case <-timer.C:
+		return j.stuck()
+	}
+}
+
+// stuck tells which tasks do not stop.
+func (j *Job) stuck() error {
+	var names []string
+	for _, t := range j.tasks {
+		if !t.returned.Load() {
+			names = append(names, fmt.Sprintf("%s/%d", t.ID.Stage, t.ID.Shard))
+		}
+	}
+	return fmt.Errorf("stream: job %q is stopping, but a function or the disk has not returned in task %s: the job is over when it does",
+		j.o.Name, strings.Join(names, ", "))
 }
 
 // Kill ends a manual attempt without a last checkpoint, as a crash would, and lets
@@ -481,6 +523,8 @@ func (j *Job) CatchUp(ctx context.Context) error {
 		targets = append(targets, target{s.Partition.Name(), off})
 	}
 	j.requestCheckpoint()
+	again := time.NewTicker(catchUpEvery)
+	defer again.Stop()
 	return j.await(ctx, func() bool {
 		j.mu.Lock()
 		defer j.mu.Unlock()
@@ -490,7 +534,7 @@ func (j *Job) CatchUp(ctx context.Context) error {
 			}
 		}
 		return true
-	}, false)
+	}, again.C)
 }
 
 // Step lets every task of a manual job do a piece of work.

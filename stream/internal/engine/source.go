@@ -120,7 +120,9 @@ func (s *Source[K, V]) push(m *Meta) {
 			m.Time = s.o.EventTime(s.value).UnixMilli()
 		}
 	}
-	if w, moved := s.clock.Observe(m.Time); moved && s.port.Watermark != nil {
+	if m.Deleted && s.o.EventTime != nil {
+		// What cannot be extracted does not move the clock.
+	} else if w, moved := s.clock.Observe(m.Time); moved && s.port.Watermark != nil {
 		s.port.Watermark(w)
 	}
 	s.port.Push(m, k, &s.value)

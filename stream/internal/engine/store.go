@@ -19,6 +19,7 @@ type Table interface {
 	Bytes() int64
 	Dirty() int64
 	SetBudget(bytes int64)
+	Err() error // met when it was made
 }
 
 // store is the state of one step in one task: the table, the store behind it and

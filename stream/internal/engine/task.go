@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"hash/fnv"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -32,6 +34,7 @@ type Task struct {
 	lanes     int // lanes of all receivers
 	aligner   *checkpoint.Aligner
 	merge     *window.Merge
+	watermark int64 // of the task, where it has lanes; never goes back, whatever lanes a run has
 	senders   []sender
 	outputs   []*Output
 	stores    []*store
@@ -43,11 +46,14 @@ type Task struct {
 	passed     int64 // generation - 1
 	completed  int64 // newest checkpoint seen complete
 	reported   checkpoint.Report
+	carried    []checkpoint.Changelog // of steps that this run does not have: a later one may
 
 	meta     *Meta // of the record being pushed
 	lane     int   // the lane it came from
 	err      error // first failure; the task does nothing more
 	counters Counters
+
+	returned atomic.Bool // the task's goroutine has ended
 
 	mu     sync.Mutex // guards public
 	public Status
@@ -88,7 +94,7 @@ type Status struct {
 }
 
 func newTask(job *Job, id checkpoint.TaskID) *Task {
-	t := &Task{ID: id, job: job, wake: make(chan struct{}, 1), generation: job.first}
+	t := &Task{ID: id, job: job, wake: make(chan struct{}, 1), generation: job.first, watermark: window.Unknown}
 	t.passed, t.completed = job.first-1, job.first-1
 	t.public = Status{Task: id, Watermark: window.Unknown}
 	return t
@@ -169,18 +175,53 @@ func (t *Task) open(restored checkpoint.Report) error {
 	t.aligner = checkpoint.NewAligner(t.lanes)
 	if t.lanes > 0 {
 		t.merge = window.NewMerge(t.lanes)
-		t.AddClock("merge", t.merge.AppendState,
+		t.AddClock(t.lanesName(), t.merge.AppendState,
 			func(b []byte) error { _, err := t.merge.LoadState(b); return err },
-			func() { t.advance(t.merge.Watermark()) })
+			func() {})
+		t.AddClock("watermark",
+			func(b []byte) []byte { return binary.BigEndian.AppendUint64(b, uint64(t.watermark)) },
+			func(b []byte) error {
+				if len(b) != 8 {
+					return errClocks
+				}
+				t.watermark = int64(binary.BigEndian.Uint64(b))
+				return nil
+			},
+			func() { t.advance(t.watermark) })
 	}
 	// Operators register downstream first; barriers and time travel the other way.
 	slices.Reverse(t.onBarrier)
 	slices.Reverse(t.clocks)
 	t.reported = restored
+	for _, c := range restored.Changelogs {
+		if !slices.ContainsFunc(t.stores, func(s *store) bool { return s.changelog == c.Partition }) {
+			t.carried = append(t.carried, c)
+		}
+	}
+	for _, s := range t.stores {
+		if err := s.table.Err(); err != nil {
+			name, line := t.job.o.StepName(s.step)
+			return fmt.Errorf("step %q (%s): %w", name, line, err)
+		}
+	}
 	if err := t.restoreClocks(restored.State); err != nil {
 		return fmt.Errorf("task %s/%d: restore event time: %w", t.ID.Stage, t.ID.Shard, err)
 	}
 	return nil
+}
+
+// lanesName names the lanes of the task by their senders: watermarks of lanes mean
+// something to the same lanes only.
+func (t *Task) lanesName() string {
+	h := fnv.New64a()
+	for _, in := range t.inputs {
+		if r, ok := in.(interface{ senders() []checkpoint.TaskID }); ok {
+			for _, id := range r.senders() {
+				fmt.Fprintf(h, "%s/%d\n", id.Stage, id.Shard)
+			}
+		}
+	}
+	return fmt.Sprintf("lanes %016x", h.Sum64())
 }
 
 // Step does a bounded piece of work: it takes note of a completed checkpoint,
@@ -190,7 +231,8 @@ func (t *Task) Step() (worked bool) {
 	if t.err != nil {
 		return false
 	}
-	defer t.catch()
+	returned := false
+	defer func() { t.catch(recover(), returned) }()
 	worked = t.observeComplete()
 	if n := t.injected.Load(); t.lanes == 0 && n > t.passed {
 		t.passBarrier(n)
@@ -209,29 +251,30 @@ func (t *Task) Step() (worked bool) {
 	if worked {
 		t.publish()
 	}
+	returned = true
 	return worked
 }
 
-// catch turns a panic of a user's function into a failure. It is deferred once per
-// batch, not per record.
-func (t *Task) catch() {
-	v := recover()
-	if v == nil {
-		return
-	}
-	if t.err == nil {
-		t.err = t.failure(t.Running, &PanicError{v}, debug.Stack())
+// catch turns a panic of a user's function into a failure, and the end of the
+// goroutine too. It is deferred once per batch, not per record.
+func (t *Task) catch(panicked any, returned bool) {
+	switch {
+	case t.err != nil:
+	case panicked != nil:
+		t.err = t.failure(t.Running, &PanicError{panicked}, debug.Stack())
+	case !returned:
+		t.err = t.failure(t.Running, errGoexit, debug.Stack())
 	}
 }
 
 // run steps the task until ctx ends or it fails.
-func (t *Task) run(ctx context.Context) error {
+func (t *Task) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if t.Step() {
 			continue
 		}
 		if t.err != nil {
-			return t.err
+			return
 		}
 		if t.flush() {
 			continue
@@ -241,7 +284,6 @@ func (t *Task) run(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	return nil
 }
 
 // flush sends what the exchanges hold: the task has nothing to read, and somebody
@@ -314,13 +356,14 @@ func (t *Task) mark(lane int, k mark) {
 	} else {
 		w, moved = t.merge.Observe(lane, k.w)
 	}
-	if moved {
+	if moved && w > t.watermark {
 		t.advance(w)
 	}
 }
 
 // advance moves the task's watermark to w.
 func (t *Task) advance(w int64) {
+	t.watermark = w
 	for _, in := range t.inputs {
 		if f, _ := in.watermarkPort(); f != nil {
 			f(w)
@@ -388,6 +431,7 @@ func (t *Task) report(n int64) {
 		wrote = wrote || o.wrote
 		o.wrote = false
 	}
+	r.Changelogs = append(r.Changelogs, t.carried...)
 	r.Moved = wrote || !slices.Equal(r.Inputs, t.reported.Inputs) || string(r.State) != string(t.reported.State) ||
 		!slices.Equal(r.Changelogs, t.reported.Changelogs)
 	t.reported = r
@@ -408,7 +452,7 @@ func (t *Task) moved() {
 func (t *Task) publish() {
 	s := Status{Task: t.ID, Watermark: window.Unknown, Counters: t.counters}
 	if t.merge != nil {
-		s.Watermark = t.merge.Watermark()
+		s.Watermark = t.watermark
 	}
 	for _, in := range t.inputs {
 		if w, ok := in.(interface{ watermark() int64 }); ok {
