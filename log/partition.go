@@ -56,6 +56,7 @@ type Partition struct {
 	kick    chan struct{} // capacity 1: work for the sync loop
 	wanted  atomic.Int64  // offset below which somebody wants all to be durable
 	armed   atomic.Bool   // the interval's timer runs
+	sealed  atomic.Bool   // a segment was sealed that nobody syncs by itself
 	stop    chan struct{}
 	stopped sync.WaitGroup
 

@@ -143,7 +143,9 @@ func (p *Partition) appendLocked(b *Batch, now time.Time) (base, last Offset, er
 	if err := active.append(b, base, last, p.epoch); err != nil {
 		return 0, 0, p.fail(fmt.Errorf("write to %s: %w", active.name(logSuffix), err))
 	}
-	p.log.populate(active)
+	if size < largeBatchBytes {
+		p.log.populate(active) // a write by call maps no page
+	}
 	p.end.Store(int64(last + 1))
 	if p.spec.Sync == SyncAlways || p.spec.Sync > 0 && !p.armed.Load() {
 		p.wake()
@@ -181,8 +183,13 @@ func (p *Partition) rollLocked(base Offset, now time.Time) (*segment, error) {
 	p.dirUnsynced = true
 	grown := append(slices.Clip(segments), active)
 	p.segments.Store(&grown)
-	// The sealed segment is cut, synced and indexed off the append path.
-	p.want(base)
+	// The sealed segment is synced, cut and indexed off the append path.
+	if p.spec.Sync == SyncByOS {
+		p.sealed.Store(true)
+		p.wake()
+	} else {
+		p.want(base)
+	}
 	return active, nil
 }
 

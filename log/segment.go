@@ -21,6 +21,11 @@ const (
 	// Pages are made present this far ahead of the end, once less than half of it
 	// is left.
 	populateBytes = 2 << 20
+
+	// From this size a batch is written by calls instead of copies into the map. A
+	// page that is new costs a fault to map and a flush of the address caches when
+	// the system writes it back; the calls cost some microseconds for the batch.
+	largeBatchBytes = 8 << 10
 )
 
 // segment is a file of consecutive batches, mapped as a whole. One goroutine at a
@@ -178,13 +183,17 @@ func (s *segment) append(b *Batch, base, last Offset, epoch LeaderEpoch) error {
 	s.prefix = stampedPrefix(b.Bytes, base, epoch)
 	copy(s.length[:], s.prefix[atBatchLength:])
 	clear(s.prefix[atBatchLength:atLeaderEpoch])
-	if err := s.mapping.Write(at+batchPrefixBytes, b.Bytes[batchPrefixBytes:]); err != nil {
+	write := s.mapping.Write
+	if len(b.Bytes) >= largeBatchBytes {
+		write = s.mapping.WriteCall
+	}
+	if err := write(at+batchPrefixBytes, b.Bytes[batchPrefixBytes:]); err != nil {
 		return err
 	}
-	if err := s.mapping.Write(at, s.prefix[:]); err != nil {
+	if err := write(at, s.prefix[:]); err != nil {
 		return err
 	}
-	if err := s.mapping.Write(at+atBatchLength, s.length[:]); err != nil {
+	if err := write(at+atBatchLength, s.length[:]); err != nil {
 		return err
 	}
 	s.note(at, int64(len(b.Bytes)), last, b)

@@ -182,6 +182,8 @@ func (m *memMapping) Write(off int64, p []byte) error {
 	return nil
 }
 
+func (m *memMapping) WriteCall(off int64, p []byte) error { return m.Write(off, p) }
+
 func (m *memMapping) writeLocked(off int64, p []byte) error {
 	image := m.node.image
 	if m.mem.stopped {

@@ -169,14 +169,23 @@ func (m *osMapping) Write(off int64, p []byte) (err error) {
 	if off < 0 || off > int64(len(m.data)-len(p)) {
 		return m.outside(off, len(p))
 	}
-	if len(p) >= writeCallBytes {
-		if _, err := m.file.WriteAt(p, off); err == nil || !errors.Is(err, os.ErrClosed) {
-			return err
-		}
-	}
 	defer recoverFault(debug.SetPanicOnFault(true), &err)
 	copy(m.data[off:], p)
 	return nil
+}
+
+func (m *osMapping) WriteCall(off int64, p []byte) error {
+	if !mapsAreCoherent {
+		return m.Write(off, p)
+	}
+	if off < 0 || off > int64(len(m.data)-len(p)) {
+		return m.outside(off, len(p))
+	}
+	_, err := m.file.WriteAt(p, off)
+	if errors.Is(err, os.ErrClosed) {
+		return m.Write(off, p) // the mapping outlives the file
+	}
+	return err
 }
 
 func (m *osMapping) outside(off int64, n int) error {

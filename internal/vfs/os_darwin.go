@@ -1,14 +1,13 @@
 package vfs
 
 import (
-	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
 
-// writeCallBytes is never reached: a mapping is written by a copy.
-const writeCallBytes = math.MaxInt
+// mapsAreCoherent is false: nothing here promises it.
+const mapsAreCoherent = false
 
 // syncMapsNeeded is true: a sync of the file need not write mapped pages.
 const syncMapsNeeded = true

@@ -10,11 +10,8 @@ import (
 // syncMapsNeeded is false where a sync of the file writes mapped pages too.
 const syncMapsNeeded = false
 
-// writeCallBytes is the size from which a mapping is written by a call instead of a
-// copy. The kernel has one copy of each page, so both ways are the same to a reader;
-// the call spares a fault for each page that is new, and under a hypervisor that
-// keeps page tables of its own such a fault costs more than the copy of the page.
-const writeCallBytes = 8 << 10
+// mapsAreCoherent is true: the kernel has one copy of each page for calls and maps.
+const mapsAreCoherent = true
 
 func syncMap([]byte) error { return nil }
 

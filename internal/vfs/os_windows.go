@@ -2,15 +2,14 @@ package vfs
 
 import (
 	"errors"
-	"math"
 	"os"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
 )
 
-// writeCallBytes is never reached: a mapping is written by a copy.
-const writeCallBytes = math.MaxInt
+// mapsAreCoherent is false: nothing here promises it.
+const mapsAreCoherent = false
 
 // syncMapsNeeded is true: a flush of the file does not write mapped pages.
 const syncMapsNeeded = true

@@ -54,6 +54,10 @@ type Mapping interface {
 	Bytes() []byte
 	// Write copies p to offset off. A page fault is returned as an error.
 	Write(off int64, p []byte) error
+	// WriteCall does the same through a call of the system, where that keeps one
+	// copy of a page for both ways. For more than a page or two it is quicker: no
+	// page has to be mapped for it, nor unmapped when the system writes it back.
+	WriteCall(off int64, p []byte) error
 	// Populate makes the pages of [from, to) present ahead of use, as far as the
 	// platform can; it is a hint and never fails.
 	Populate(from, to int64)
