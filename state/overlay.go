@@ -475,7 +475,7 @@ func (o *overlay[V]) reset() {
 	o.used, o.live, o.next, o.free, o.freed = 0, 0, 0, 0, 0
 }
 
-// sortedID is an entry with the first bytes of its key, which settle most
+// sortedID is an entry with the first bytes of its key that differ, which settle most
 // comparisons without touching the entry.
 type sortedID struct {
 	prefix uint64
@@ -484,9 +484,10 @@ type sortedID struct {
 
 // sorted appends all entries, tombstones too, in ascending order of key.
 func (o *overlay[V]) sorted(dst []sortedID) []sortedID {
+	shared := o.sharedPrefix()
 	for id := range o.next {
 		if e := o.at(id); e.flags&flagOccupied != 0 {
-			dst = append(dst, sortedID{keyPrefix(o.key(e)), id})
+			dst = append(dst, sortedID{keyPrefix(o.key(e)[shared:]), id})
 		}
 	}
 	slices.SortFunc(dst, func(a, b sortedID) int {
@@ -499,6 +500,35 @@ func (o *overlay[V]) sorted(dst []sortedID) []sortedID {
 		return bytes.Compare(o.key(o.at(a.id)), o.key(o.at(b.id)))
 	})
 	return dst
+}
+
+// sharedPrefix is the number of bytes that all keys begin with alike: the window, in
+// the changes of a step. They would settle no comparison.
+func (o *overlay[V]) sharedPrefix() int {
+	var first []byte
+	shared := -1
+	for id := range o.next {
+		e := o.at(id)
+		if e.flags&flagOccupied == 0 {
+			continue
+		}
+		key := o.key(e)
+		if shared < 0 {
+			first, shared = key, len(key)
+			continue
+		}
+		shared = min(shared, len(key))
+		for i := range shared {
+			if key[i] != first[i] {
+				shared = i
+				break
+			}
+		}
+		if shared == 0 {
+			break
+		}
+	}
+	return max(shared, 0)
 }
 
 // keyPrefix is the first 8 bytes of key as a number; short keys end in zeros.

@@ -288,3 +288,29 @@ func checkStore(t *testing.T, s *Store, model map[string]int64) {
 	}
 	require.Equal(t, model, got)
 }
+
+// Entries come in order of their keys whatever the keys have in common, also when one
+// is the beginning of all others.
+func TestSortedWithSharedPrefixes(t *testing.T) {
+	for name, keys := range map[string][]string{
+		"none":       {"b", "a", "", "ab", "zz"},
+		"some":       {"window-1/b", "window-1/a", "window-1/", "window-1/abcdefghijk", "window-1/abcdefghij"},
+		"all of one": {"window", "window-b", "window-a", "window-aa"},
+		"one key":    {"alone"},
+		"no key":     nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOverlay[int](new(ledger))
+			for _, k := range keys {
+				o.insert(Hash([]byte(k)), []byte(k))
+			}
+			var got []string
+			for _, s := range o.sorted(nil) {
+				got = append(got, string(o.key(o.at(s.id))))
+			}
+			want := slices.Clone(keys)
+			slices.Sort(want)
+			require.Equal(t, want, got)
+		})
+	}
+}
