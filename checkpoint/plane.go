@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/thalweg/thalweg/internal/vfs"
 	"github.com/thalweg/thalweg/log"
 )
@@ -28,8 +26,6 @@ const (
 	snapshotAfter = 8 << 20
 	// metadataSegmentBytes is small, since what a snapshot replaces goes by segments.
 	metadataSegmentBytes = 16 << 20
-	// syncsAtOnce bounds how many partitions are synced in parallel.
-	syncsAtOnce = 8
 )
 
 // PlaneOptions configures Open. The zero value suits production.
@@ -439,22 +435,20 @@ func (p *Plane) forgets(upTo int64) bool {
 	return false
 }
 
+// syncPartitions syncs one partition after the other. Appends to a file stand still
+// while the disk commits it: several at once would stop a whole job for their sum.
 func (p *Plane) syncPartitions(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(syncsAtOnce)
 	for part := range p.log.Partitions() {
 		if part == p.meta || part.Durable() >= part.End().Offset {
 			continue
 		}
-		g.Go(func() error {
-			err := part.Sync(ctx)
-			if _, exists := p.log.Spec(part.Name().Topic); err != nil && exists {
-				return fmt.Errorf("sync %v: %w", part.Name(), err)
-			}
-			return nil // a partition that was deleted meanwhile has nothing to keep
-		})
+		err := part.Sync(ctx)
+		if _, exists := p.log.Spec(part.Name().Topic); err != nil && exists {
+			return fmt.Errorf("sync %v: %w", part.Name(), err)
+		}
+		// A partition that was deleted meanwhile has nothing to keep.
 	}
-	return g.Wait()
+	return nil
 }
 
 // cut writes a snapshot and drops the entries before it, when they have grown to more
