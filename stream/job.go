@@ -22,11 +22,19 @@ const DefaultStateMemory = 512 << 20
 // ErrStopped is returned by calls that wait for a job that was stopped.
 var ErrStopped = engine.ErrStopped
 
-// Failure is what ended a job: the error, or the panic, with the step, its line and
-// the topic, partition and offset of the record.
+// Failure is what ended a job: an error, or a panic, where it happened and which
+// record was being processed. Wait and Stop return it; errors.As and errors.AsType
+// find it. Its fields:
+//
+//	Job, Step, Line  the job, the step's name and the file:line where it was declared
+//	Source           Topic and Partition the record came from; an empty Topic is unknown
+//	Offset           of that record, or -1
+//	Cause            the error a function returned, or a *PanicError; Unwrap gives it
+//	Stack            of a panic, else nil; Error leaves it out
 type Failure = engine.Failure
 
-// PanicError is the cause of a Failure that was a panic.
+// PanicError is the cause of a Failure that was a panic; its field Value is what was
+// given to panic.
 type PanicError = engine.PanicError
 
 // Env is what a job needs of the node it runs on. Programs do not fill it in: they
@@ -191,7 +199,8 @@ type Status struct {
 type TaskStatus struct {
 	Stage     string
 	Shard     int
-	Watermark time.Time // zero while there is none
+	Watermark time.Time // zero while there is none, and at the end of time
+	Ended     bool      // event time has come to its end: a bounded run read all it will
 	StateSize int64     // bytes of state in memory
 
 	Records int64 // read from a source or an exchange
@@ -208,7 +217,8 @@ func (j *Job) Status() Status {
 	for _, t := range j.inner.Tasks() {
 		ts := TaskStatus{Stage: t.Task.Stage, Shard: t.Task.Shard, StateSize: t.StateSize, Records: t.Counters.Records,
 			Emitted: t.Counters.Emitted, Late: t.Counters.Late, NoKey: t.Counters.NoKey, NoValue: t.Counters.NoValue}
-		if w := t.Watermark; w != window.Unknown {
+		ts.Ended = t.Watermark == window.EndOfTime
+		if w := t.Watermark; w != window.Unknown && !ts.Ended {
 			ts.Watermark = time.UnixMilli(w).UTC()
 		}
 		s.Tasks = append(s.Tasks, ts)

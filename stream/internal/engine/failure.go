@@ -32,11 +32,7 @@ func (f *Failure) Error() string {
 			s += fmt.Sprintf(" offset %d", f.Offset)
 		}
 	}
-	s += ": " + f.Cause.Error()
-	if f.Stack != nil {
-		s += "\n" + string(f.Stack)
-	}
-	return s
+	return s + ": " + f.Cause.Error()
 }
 
 func (f *Failure) Unwrap() error { return f.Cause }

@@ -126,6 +126,7 @@ func Start(ctx context.Context, o Options, specs []TaskSpec) (*Job, error) {
 		j.cancel(err)
 		return nil, errors.Join(err, j.close())
 	}
+	o.Logger.Info("stream: job started", "job", o.Name, "attempt", j.attempt, "from checkpoint", j.last.ID.N, "tasks", len(j.tasks))
 	if !o.Manual {
 		for _, t := range j.tasks {
 			j.wg.Go(func() {
@@ -390,13 +391,41 @@ func (j *Job) run() {
 }
 
 func (j *Job) finish(result error) {
+	ended := result == nil && j.Ended()
 	j.cancel(ErrStopped)
 	j.wg.Wait()
 	if err := j.close(); err != nil && result == nil {
 		result = err
 	}
+	j.logEnd(result, ended)
 	j.result = result
 	close(j.finished)
+}
+
+// logEnd says how the attempt ended, and what was passed over in it.
+func (j *Job) logEnd(result error, ended bool) {
+	log := j.o.Logger.With("job", j.o.Name, "attempt", j.attempt, "checkpoint", j.Last().ID.N)
+	var sum Counters
+	for _, t := range j.tasks {
+		c := t.Status().Counters
+		sum.Late += c.Late
+		sum.NoKey += c.NoKey
+		sum.NoValue += c.NoValue
+	}
+	if sum != (Counters{}) {
+		log.Warn("stream: records were passed over", "late", sum.Late, "without key", sum.NoKey, "without value", sum.NoValue,
+			"hint", "late records came beyond Disorder and grace; Late gives them")
+	}
+	switch f, isFailure := errors.AsType[*Failure](result); {
+	case isFailure && f.Stack != nil:
+		log.Error("stream: job failed", "error", result, "stack", string(f.Stack))
+	case result != nil:
+		log.Error("stream: job failed", "error", result)
+	case ended:
+		log.Info("stream: job came to its end")
+	default:
+		log.Info("stream: job stopped")
+	}
 }
 
 func (j *Job) close() error {

@@ -463,8 +463,13 @@ func (t *Task) publish() {
 		s.StateSize += st.table.Bytes()
 	}
 	t.mu.Lock()
+	before := t.public.Counters
 	t.public = s
 	t.mu.Unlock()
+	if before.Late == 0 && s.Counters.Late > 0 {
+		t.job.o.Logger.Warn("stream: a record came late and is dropped; more are counted",
+			"job", t.job.o.Name, "task", t.ID.Stage, "shard", t.ID.Shard)
+	}
 }
 
 // Status is the task as of its last piece of work. It may be called by anybody.
