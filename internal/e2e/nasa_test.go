@@ -27,10 +27,7 @@ type traffic struct{ Requests, Bytes int64 }
 
 func (t traffic) add(r request) traffic { return traffic{t.Requests + 1, t.Bytes + r.Bytes} }
 
-// Requests and bytes of every minute and status are the known ones, whether each
-// month is a partition of its own, so that the minimum of two watermarks far
-// apart decides, or hosts are spread over five.
-func TestRequestsByMinuteAndStatus(t *testing.T) {
+func readRequests(t *testing.T) []request {
 	var rows []request
 	for _, name := range []string{"nasa_http_jul95.tsv.gz", "nasa_http_aug95.tsv.gz"} {
 		for _, line := range lines(t, name)[1:] {
@@ -44,13 +41,40 @@ func TestRequestsByMinuteAndStatus(t *testing.T) {
 			})
 		}
 	}
+	require.Len(t, rows, 19_998)
+	return rows
+}
+
+// requestsByMinute are the known answers.
+func requestsByMinute(t *testing.T) map[window.Key[int]]traffic {
 	want := map[window.Key[int]]traffic{}
 	for _, row := range expected(t, "nasa_tumbling_1min_by_status.csv") {
 		status := int(integer(t, row["status"]))
 		want[windowKey(t, row, status)] = traffic{integer(t, row["count"]), integer(t, row["bytes"])}
 	}
-	require.Len(t, rows, 19_998)
 	require.Len(t, want, 1_400)
+	return want
+}
+
+// countRequests counts by minute and status.
+func countRequests(from topic.Topic[string, request], to topic.Topic[window.Key[int], traffic], interval time.Duration) *stream.Topology {
+	app := stream.New("requests")
+	app.Checkpoint(checkpoint.Every(interval)).StopAt(topic.End())
+	app.Stream(from).
+		Peek(func(topic.Record[string, request]) { pace() }).
+		EventTime(func(r request) time.Time { return r.Time }).
+		GroupBy(func(r request) int { return r.Status }).
+		Window(window.Tumbling(time.Minute)).
+		Aggregate(traffic.add).
+		To(to)
+	return app
+}
+
+// Requests and bytes of every minute and status are the known ones, whether each
+// month is a partition of its own, so that the minimum of two watermarks far
+// apart decides, or hosts are spread over five.
+func TestRequestsByMinuteAndStatus(t *testing.T) {
+	rows, want := readRequests(t), requestsByMinute(t)
 
 	month := func(r request) string { return r.Time.Month().String() }
 	sources := map[string]struct {
@@ -76,15 +100,7 @@ func TestRequestsByMinuteAndStatus(t *testing.T) {
 				send(t, node, source.topic, rows, source.key)
 				perMinute := topic.New[window.Key[int], traffic]("per-minute").Partitions(3)
 
-				app := stream.New("requests")
-				app.Checkpoint(checkpoint.Every(interval)).StopAt(topic.End())
-				app.Stream(source.topic).
-					EventTime(func(r request) time.Time { return r.Time }).
-					GroupBy(func(r request) int { return r.Status }).
-					Window(window.Tumbling(time.Minute)).
-					Aggregate(traffic.add).
-					To(perMinute)
-				run(t, node, app)
+				run(t, node, countRequests(source.topic, perMinute, interval))
 
 				require.Equal(t, want, results(t, node, perMinute))
 			})

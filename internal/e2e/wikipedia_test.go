@@ -58,20 +58,55 @@ func readEdits(t *testing.T) []edit {
 	return edits
 }
 
-// Edits, bytes added and deleted, robots and distinct users of every hour and
-// channel are the known ones, and so are the five pages edited most: two
-// aggregates of one stream, over sources and results of several partitions.
-func TestEditsByHour(t *testing.T) {
-	type numbers struct{ Edits, Added, Deleted, Robots, Users int64 }
-	wantActivity := map[window.Key[string]]numbers{}
+// numbers are an activity with its users counted.
+type numbers struct{ Edits, Added, Deleted, Robots, Users int64 }
+
+func inNumbers(activities map[window.Key[string]]activity) map[window.Key[string]]numbers {
+	counted := map[window.Key[string]]numbers{}
+	for key, a := range activities {
+		counted[key] = numbers{a.Edits, a.Added, a.Deleted, a.Robots, int64(len(a.Users))}
+	}
+	return counted
+}
+
+// activityByHour are the known answers.
+func activityByHour(t *testing.T) map[window.Key[string]]numbers {
+	want := map[window.Key[string]]numbers{}
 	for _, row := range expected(t, "wiki_tumbling_1h_by_channel.csv") {
-		wantActivity[windowKey(t, row, row["channel"])] = numbers{
+		want[windowKey(t, row, row["channel"])] = numbers{
 			Edits: integer(t, row["count"]), Added: integer(t, row["added"]), Deleted: integer(t, row["deleted"]),
 			Robots: integer(t, row["robot_edits"]), Users: integer(t, row["distinct_users"]),
 		}
 	}
-	require.Len(t, wantActivity, 909)
+	require.Len(t, want, 909)
+	return want
+}
 
+// countEdits counts by hour and channel, and by hour and page.
+func countEdits(from topic.Topic[string, edit], channels topic.Topic[window.Key[string], activity], pages topic.Topic[window.Key[page], int64], interval time.Duration) *stream.Topology {
+	app := stream.New("edits")
+	app.Checkpoint(checkpoint.Every(interval)).StopAt(topic.End())
+	arrivals := app.Stream(from).
+		Peek(func(topic.Record[string, edit]) { pace() }).
+		EventTime(func(e edit) time.Time { return e.Time })
+	arrivals.
+		GroupBy(func(e edit) string { return e.Channel }).
+		Window(window.Tumbling(time.Hour)).
+		Aggregate(activity.add).As("channels").
+		To(channels)
+	arrivals.
+		GroupBy(func(e edit) page { return page{e.Channel, e.Page} }).
+		Window(window.Tumbling(time.Hour)).
+		Count().As("pages").
+		To(pages)
+	return app
+}
+
+// Edits, bytes added and deleted, robots and distinct users of every hour and
+// channel are the known ones, and so are the five pages edited most: two
+// aggregates of one stream, over sources and results of several partitions.
+func TestEditsByHour(t *testing.T) {
+	wantActivity := activityByHour(t)
 	edits := topic.New[string, edit]("edits").Partitions(3)
 	byChannel := topic.New[window.Key[string], activity]("by-channel").Partitions(2)
 	byPage := topic.New[window.Key[page], int64]("by-page").Partitions(5)
@@ -82,26 +117,9 @@ func TestEditsByHour(t *testing.T) {
 			node := openNode(t)
 			send(t, node, edits, rows, func(e edit) string { return e.User })
 
-			app := stream.New("edits")
-			app.Checkpoint(checkpoint.Every(interval)).StopAt(topic.End())
-			arrivals := app.Stream(edits).EventTime(func(e edit) time.Time { return e.Time })
-			arrivals.
-				GroupBy(func(e edit) string { return e.Channel }).
-				Window(window.Tumbling(time.Hour)).
-				Aggregate(activity.add).As("channels").
-				To(byChannel)
-			arrivals.
-				GroupBy(func(e edit) page { return page{e.Channel, e.Page} }).
-				Window(window.Tumbling(time.Hour)).
-				Count().As("pages").
-				To(byPage)
-			run(t, node, app)
+			run(t, node, countEdits(edits, byChannel, byPage, interval))
 
-			gotActivity := map[window.Key[string]]numbers{}
-			for key, a := range results(t, node, byChannel) {
-				gotActivity[key] = numbers{a.Edits, a.Added, a.Deleted, a.Robots, int64(len(a.Users))}
-			}
-			require.Equal(t, wantActivity, gotActivity)
+			require.Equal(t, wantActivity, inNumbers(results(t, node, byChannel)))
 			require.Equal(t, wantTopPages(t), topPages(results(t, node, byPage)))
 		})
 	}
