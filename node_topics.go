@@ -61,7 +61,11 @@ func (n *Node) usedBy(topic string) (job string, used bool) {
 }
 
 func (n *Node) create(name string, spec log.TopicSpec) error {
+	_, exists := n.plane.Log().Spec(name)
 	err := n.plane.Log().Create(name, spec)
+	if err == nil && !exists {
+		n.logger.Info("thalweg: topic created", "topic", name, "partitions", spec.Partitions)
+	}
 	if errors.Is(err, log.ErrTopicExists) {
 		return fmt.Errorf("thalweg: create topic %q: %w", name, err)
 	}
@@ -115,7 +119,9 @@ func (n *Node) Producer[K, V any](t topic.Topic[K, V]) (*topic.Producer[K, V], e
 }
 
 // Read iterates over the records of t from a position on and waits for more when
-// it has reached the end, until ctx ends. It may be used once.
+// it has reached the end, until ctx ends. It may be used once. Reading creates a topic
+// that does not exist, as all use does: a name that is spelled wrong reads as empty,
+// and Options.Logger hears of the new topic.
 func (n *Node) Read[K, V any](ctx context.Context, t topic.Topic[K, V], from topic.Position) iter.Seq2[topic.Record[K, V], error] {
 	return n.read(ctx, func(ctx context.Context) iter.Seq2[topic.Record[K, V], error] {
 		return topic.Read(ctx, topicHost{n}, t, from)

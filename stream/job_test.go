@@ -1,8 +1,12 @@
 package stream_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +17,7 @@ import (
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/stream"
 	"github.com/thalweg/thalweg/topic"
+	"github.com/thalweg/thalweg/window"
 )
 
 func committedCounts(t *testing.T, n testNode, out topic.Topic[string, int64]) map[string]int64 {
@@ -106,4 +111,62 @@ func TestStateDoesNotMoveBetweenShards(t *testing.T) {
 	require.ErrorContains(t, err, "2 shards")
 	require.ErrorContains(t, err, "another name")
 	require.NoError(t, n.plane.Close())
+}
+
+// The log tells that a job started, what it passed over, and how it ended.
+func TestLogTellsHowAJobWent(t *testing.T) {
+	ctx := context.Background()
+	in, out := topic.New[string, int]("in"), topic.New[window.Key[string], int64]("out")
+	boom := errors.New("boom")
+	n := openNode(t, vfs.NewMem())
+	run := func(app *stream.Topology) string {
+		var text lockedBuffer
+		job, err := stream.Start(ctx, stream.Env{Plane: n.plane, Backend: state.Memory(), StateDir: "state",
+			Logger: slog.New(slog.NewTextHandler(&text, nil))}, app)
+		require.NoError(t, err)
+		_ = job.Wait()
+		return text.String()
+	}
+	p, err := topic.NewProducer(ctx, n, in, topic.ProducerOptions{})
+	require.NoError(t, err)
+	for _, time := range []int64{5, 50, 6, 7} { // two of them late
+		_, _, err := p.SendRecord(ctx, topic.Record[string, int]{Key: "k", Value: 1, Time: at(time)})
+		require.NoError(t, err)
+	}
+	require.NoError(t, p.Close())
+
+	counting := stream.New("counting").StopAt(topic.End())
+	counting.Stream(in).GroupByKey().Window(window.Tumbling(10 * ms)).Count().To(out)
+	text := run(counting)
+	require.Contains(t, text, `msg="stream: job started" job=counting attempt=1`)
+	require.Equal(t, 1, strings.Count(text, "a record came late"), text)
+	require.Contains(t, text, `msg="stream: records were passed over" job=counting`)
+	require.Contains(t, text, "late=2")
+	require.Contains(t, text, "job came to its end")
+
+	failing := stream.New("failing").StopAt(topic.End())
+	failing.Stream(in).TryMap(func(int) (int, error) { return 0, boom }).Peek(func(topic.Record[string, int]) {})
+	text = run(failing)
+	require.Contains(t, text, `level=ERROR msg="stream: job failed" job=failing`)
+	require.Contains(t, text, "boom")
+	require.NotContains(t, text, "came to its end")
+	require.NoError(t, n.plane.Close())
+}
+
+// lockedBuffer is a buffer that several goroutines may write to.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

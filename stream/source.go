@@ -33,7 +33,8 @@ type sourceStart struct {
 
 // Stream reads a topic, from where StartAt says when the job runs for the first
 // time and from where it was later. Of a transactional topic it reads what is
-// committed, unless the topic says Uncommitted.
+// committed, unless the topic says Uncommitted. The job creates the topic where it does
+// not exist.
 func (app *Topology) Stream[K, V any](t topic.Topic[K, V]) Stream[K, V] {
 	n := &node[K, V]{step: app.declare("stream")}
 	s := n.step
