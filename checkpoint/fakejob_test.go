@@ -23,7 +23,6 @@ type fakeJob struct {
 	p        *Plane
 	s        *Session
 	tasks    [2]fakeTask
-	barrier  int64
 	complete chan ID // newest, as told by the hook
 	failed   chan error
 	builder  log.BatchBuilder
@@ -86,7 +85,6 @@ func startFake(p *Plane, o JobOptions) (*fakeJob, error) {
 	j := &fakeJob{p: p, complete: make(chan ID, 1), failed: make(chan error, 1)}
 	o.Name, o.Tasks = "job", fakeTasks
 	o.Hooks = Hooks{
-		Barrier:  func(n int64) { j.barrier = n },
 		Complete: func(id ID) { j.complete <- id },
 		Failed:   func(err error) { j.failed <- err },
 	}
@@ -229,23 +227,30 @@ func (j *fakeJob) checkpoint(counts ...int) error {
 	return j.finish(moved)
 }
 
+// finish completes a checkpoint. A failure that follows its completion is left in
+// j.failed: both hooks may have been called by the time anybody looks.
 func (j *fakeJob) finish(moved [2]bool) error {
-	if !j.s.Trigger() {
+	n, started := j.s.TriggerNext()
+	if !started {
 		return fmt.Errorf("%w: not triggered: %v", errIncomplete, j.s.Err())
 	}
-	n := j.barrier
 	for i, id := range fakeTasks {
 		j.s.Report(id, n, j.report(i, moved[i]))
 	}
+	var id ID
 	select {
-	case id := <-j.complete:
-		if id.N != n || id.Attempt != j.s.Attempt() {
-			return fmt.Errorf("checkpoint %v completed instead of %d", id, n)
-		}
-		return nil
+	case id = <-j.complete:
 	case err := <-j.failed:
-		return fmt.Errorf("%w: %w", errIncomplete, err)
+		if len(j.complete) == 0 { // hooks are called in order
+			return fmt.Errorf("%w: %w", errIncomplete, err)
+		}
+		id = <-j.complete
+		j.failed <- err
 	}
+	if id.N != n || id.Attempt != j.s.Attempt() {
+		return fmt.Errorf("checkpoint %v completed instead of %d", id, n)
+	}
+	return nil
 }
 
 // committedOutput is what a read-committed reader of all output partitions gets, sorted.

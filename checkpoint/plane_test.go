@@ -261,7 +261,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 		if err := j.checkpoint(1, 1); err != nil { // no input is left: the changelogs are written
 			b.Fatal(err)
 		}
-		if j.barrier%1000 == 0 {
+		if j.s.Next()%1000 == 0 {
 			if err := p.SyncAll(b.Context()); err != nil {
 				b.Fatal(err)
 			}

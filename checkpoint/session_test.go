@@ -239,11 +239,13 @@ func TestCheckpointWithoutWaitsIsInline(t *testing.T) {
 	require.NoError(t, j.checkpoint(1, 1)) // the first to touch its partitions waits for the disk
 	require.NoError(t, j.checkpoint(1, 1))
 	require.NoError(t, j.work(0, 1))
-	require.True(t, j.s.Trigger())
-	j.s.Report(fakeTasks[0], j.barrier, j.report(0, true))
-	require.Empty(t, j.complete)
-	j.s.Report(fakeTasks[1], j.barrier, j.report(1, false))
-	require.Len(t, j.complete, 1)
+	n, started := j.s.TriggerNext()
+	require.True(t, started)
+	j.s.Report(fakeTasks[0], n, j.report(0, true))
+	require.Equal(t, n, j.s.Next())
+	j.s.Report(fakeTasks[1], n, j.report(1, false))
+	require.Equal(t, n+1, j.s.Next())
+	require.Equal(t, ID{1, n}, <-j.complete)
 }
 
 // Hooks may call back into the session, and are called one at a time.
