@@ -26,18 +26,20 @@ import (
 //
 //	 0     2  length of the name
 //	 2        name
-//	      1   flags: bit 0 compact, bit 1 being deleted; others zero, checked
+//	      1   flags: bit 0 being deleted; others zero, checked
 //	      4   partitions
-//	      8   sync policy: -1 always, 0 by the operating system, else nanoseconds
-//	      8   segment bytes, 0 for the log's setting
+//	      2   number of settings, and for each, by ascending id
+//
+//	 0     2  id, see settings
+//	 2     8  value, never zero
 const (
-	registryMagic       = "thalwegT"
-	registryVersion     = 1
-	registryHeaderBytes = 20
-	registryTopicBytes  = 21 // beside length and name
+	registryMagic        = "thalwegT"
+	registryVersion      = 1
+	registryHeaderBytes  = 20
+	registryTopicBytes   = 7 // beside length, name and settings
+	registrySettingBytes = 10
 
-	topicCompact  = 0x01
-	topicDeleting = 0x02
+	topicDeleting = 0x01
 )
 
 // registryTopic is a topic's entry.
@@ -54,9 +56,6 @@ func encodeRegistry(topics map[string]registryTopic) []byte {
 	for _, name := range slices.Sorted(maps.Keys(topics)) {
 		topic := topics[name]
 		var flags byte
-		if topic.Spec.Compact {
-			flags |= topicCompact
-		}
 		if topic.Deleting {
 			flags |= topicDeleting
 		}
@@ -64,8 +63,15 @@ func encodeRegistry(topics map[string]registryTopic) []byte {
 		b = append(b, name...)
 		b = append(b, flags)
 		b = binary.BigEndian.AppendUint32(b, uint32(topic.Spec.Partitions))
-		b = binary.BigEndian.AppendUint64(b, uint64(topic.Spec.Sync))
-		b = binary.BigEndian.AppendUint64(b, uint64(topic.Spec.SegmentBytes))
+		count := len(b)
+		b = binary.BigEndian.AppendUint16(b, 0)
+		for i := range settings {
+			if v := settings[i].get(&topic.Spec); v != 0 {
+				b = binary.BigEndian.AppendUint16(b, settings[i].id)
+				b = binary.BigEndian.AppendUint64(b, uint64(v))
+			}
+		}
+		binary.BigEndian.PutUint16(b[count:], uint16((len(b)-count-2)/registrySettingBytes))
 	}
 	binary.BigEndian.PutUint32(b[8:], crc32.Checksum(b[12:], castagnoli))
 	return b
@@ -105,17 +111,14 @@ func decodeRegistry(b []byte) (map[string]registryTopic, error) {
 		}
 		previous = name
 		flags := fields[0]
-		topic := registryTopic{
-			Spec: TopicSpec{
-				Partitions:   int(int32(binary.BigEndian.Uint32(fields[1:]))),
-				Sync:         Sync(binary.BigEndian.Uint64(fields[5:])),
-				SegmentBytes: int64(binary.BigEndian.Uint64(fields[13:])),
-				Compact:      flags&topicCompact != 0,
-			},
-			Deleting: flags&topicDeleting != 0,
-		}
-		if flags&^(topicCompact|topicDeleting) != 0 {
+		if flags&^topicDeleting != 0 {
 			return nil, fmt.Errorf("%w: topic %q has flags %#02x", ErrVersion, name, flags)
+		}
+		topic := registryTopic{Deleting: flags&topicDeleting != 0}
+		topic.Spec.Partitions = int(int32(binary.BigEndian.Uint32(fields[1:])))
+		var err error
+		if rest, err = decodeSettings(&topic.Spec, int(binary.BigEndian.Uint16(fields[5:])), rest); err != nil {
+			return nil, fmt.Errorf("topic %q: %w", name, err)
 		}
 		if err := topic.Spec.validate(); err != nil {
 			return nil, fmt.Errorf("topic %q: %w", name, err)
@@ -126,6 +129,33 @@ func decodeRegistry(b []byte) (map[string]registryTopic, error) {
 		return nil, fmt.Errorf("%d bytes follow the last topic", len(rest))
 	}
 	return topics, nil
+}
+
+// decodeSettings takes count settings off b and returns what follows them.
+func decodeSettings(spec *TopicSpec, count int, b []byte) (rest []byte, err error) {
+	previous := -1
+	for range count {
+		if len(b) < registrySettingBytes {
+			return nil, errors.New("a setting is cut off")
+		}
+		id, v := int(binary.BigEndian.Uint16(b)), int64(binary.BigEndian.Uint64(b[2:]))
+		b = b[registrySettingBytes:]
+		known := slices.IndexFunc(settings, func(f setting) bool { return int(f.id) == id })
+		switch {
+		case id <= previous:
+			return nil, fmt.Errorf("setting %d follows %d", id, previous)
+		case v == 0:
+			return nil, fmt.Errorf("setting %d is zero", id)
+		case known < 0:
+			return nil, fmt.Errorf("%w: it has setting %d", ErrVersion, id)
+		}
+		previous = id
+		f := &settings[known]
+		if f.set(spec, v); f.get(spec) != v {
+			return nil, fmt.Errorf("%s cannot be %d", f.name, v)
+		}
+	}
+	return b, nil
 }
 
 // readRegistry returns the topics of the log in dir, none where there is no

@@ -1,0 +1,93 @@
+package log
+
+import (
+	"fmt"
+	"math"
+)
+
+// TopicSpec is what a topic is created with.
+type TopicSpec struct {
+	// Partitions is their number, at least 1.
+	Partitions int
+
+	// Sync says when appended data is made durable.
+	Sync Sync
+
+	// SegmentBytes is the size at which a segment is sealed. Zero means
+	// Options.SegmentBytes.
+	SegmentBytes int64
+
+	// Compact asks for the newest record of each key only. It is recorded with
+	// the topic; nothing compacts yet.
+	Compact bool
+}
+
+// setting is a field of a TopicSpec as the registry keeps it. A field that is zero,
+// and so has its default, takes no place there.
+type setting struct {
+	id       uint16 // in the registry: never reused for another meaning
+	name     string // of the field
+	get      func(*TopicSpec) int64
+	set      func(*TopicSpec, int64)
+	min, max int64
+	print    func(int64) any // nil for a plain number
+}
+
+// settings lists all fields but Partitions, by id.
+var settings = []setting{
+	{id: 1, name: "Sync", min: int64(SyncAlways), max: math.MaxInt64,
+		get: func(s *TopicSpec) int64 { return int64(s.Sync) }, set: func(s *TopicSpec, v int64) { s.Sync = Sync(v) },
+		print: func(v int64) any { return Sync(v) }},
+	{id: 2, name: "SegmentBytes", max: math.MaxInt32,
+		get: func(s *TopicSpec) int64 { return s.SegmentBytes }, set: func(s *TopicSpec, v int64) { s.SegmentBytes = v }},
+	{id: 3, name: "Compact", max: 1,
+		get: func(s *TopicSpec) int64 { return boolSetting(s.Compact) }, set: func(s *TopicSpec, v int64) { s.Compact = v != 0 },
+		print: printBool},
+}
+
+func boolSetting(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func printBool(v int64) any { return v != 0 }
+
+// text is a value of the setting for people.
+func (f *setting) text(v int64) string {
+	if f.print == nil {
+		return fmt.Sprint(v)
+	}
+	return fmt.Sprint(f.print(v))
+}
+
+func (s TopicSpec) validate() error {
+	switch {
+	case s.Partitions < 1:
+		return fmt.Errorf("log: TopicSpec.Partitions is %d, at least 1 is needed", s.Partitions)
+	case s.Partitions > math.MaxInt32:
+		return fmt.Errorf("log: TopicSpec.Partitions is %d, at most %d are possible", s.Partitions, math.MaxInt32)
+	}
+	for i := range settings {
+		f := &settings[i]
+		if v := f.get(&s); v < f.min || v > f.max {
+			return fmt.Errorf("log: TopicSpec.%s is %s, allowed is %s to %s", f.name, f.text(v), f.text(f.min), f.text(f.max))
+		}
+	}
+	return nil
+}
+
+// differences names the fields in which s and asked differ, with both values.
+func (s TopicSpec) differences(asked TopicSpec) (diffs []string) {
+	if s.Partitions != asked.Partitions {
+		diffs = append(diffs, fmt.Sprintf("Partitions is %d, asked for is %d", s.Partitions, asked.Partitions))
+	}
+	for i := range settings {
+		f := &settings[i]
+		if has, wants := f.get(&s), f.get(&asked); has != wants {
+			diffs = append(diffs, fmt.Sprintf("%s is %s, asked for is %s", f.name, f.text(has), f.text(wants)))
+		}
+	}
+	return diffs
+}
