@@ -64,11 +64,12 @@ func (o Options) Open(dir string) (*Node, error) {
 		return nil, err
 	}
 	plane, err := checkpoint.Open(path.Join(dir, logFolder), checkpoint.PlaneOptions{
-		FS:           o.Log.FS,
-		Log:          o.Log,
-		Now:          o.Log.Now,
-		SyncInterval: o.SyncInterval,
-		Logger:       o.Logger,
+		FS:             o.Log.FS,
+		Log:            o.Log,
+		Now:            o.Log.Now,
+		SyncInterval:   o.SyncInterval,
+		GroupRetention: o.GroupRetention,
+		Logger:         o.Logger,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("thalweg: open %s: %w", dir, err), lock.Close())

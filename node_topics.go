@@ -75,7 +75,8 @@ func (n *Node) create(name string, spec log.TopicSpec) error {
 	return nil
 }
 
-// Delete removes topics with all their records. A topic that does not exist is
+// Delete removes topics with all their records and the positions that consumer groups
+// have in them. A topic that does not exist is
 // log.ErrUnknownTopic, and one that a running job reads or writes is refused.
 // Producers and readers of the topic must be closed before.
 func (n *Node) Delete(ctx context.Context, topics ...Named) error {
@@ -90,6 +91,9 @@ func (n *Node) Delete(ctx context.Context, topics ...Named) error {
 		}
 		if name, used := n.usedBy(t.Name()); used {
 			return fmt.Errorf("thalweg: delete topic %q: job %q reads or writes it: stop the job first", t.Name(), name)
+		}
+		if err := n.plane.ForgetTopic(ctx, t.Name()); err != nil {
+			return fmt.Errorf("thalweg: delete topic %q: forget the positions of its consumers: %w", t.Name(), err)
 		}
 		if err := n.plane.Log().Delete(t.Name()); err != nil {
 			return fmt.Errorf("thalweg: delete topic %q: %w", t.Name(), err)

@@ -40,6 +40,10 @@ type Options struct {
 	// negative never: what recovery has to remember then grows without end.
 	SyncInterval time.Duration
 
+	// GroupRetention is how long a consumer group that nobody is a member of is kept,
+	// with its positions. Zero means 7 days, negative for ever.
+	GroupRetention time.Duration
+
 	// Logger receives structured events. Nil means Log.Logger, and nil there
 	// discards them.
 	Logger *slog.Logger

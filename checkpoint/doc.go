@@ -37,7 +37,7 @@
 // # Lock order
 //
 // Writer.mu, Session.mu; and Writer.mu or Plane.syncMu, Plane.proposeMu, a
-// partition's lock in package log, Plane.stateMu. A goroutine skips what it does not
+// partition's lock in package log, Plane.stateMu, groupWatch.mu. A goroutine skips what it does not
 // need and never takes an earlier one while it holds a later one. Hooks are called
 // with none held.
 package checkpoint

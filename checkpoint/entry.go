@@ -37,6 +37,7 @@ const (
 	kindRollback
 	kindDurable
 	kindSnapshot
+	kindGroup
 )
 
 // nodeStart says that the process that wrote all entries before is gone: its
@@ -166,6 +167,8 @@ func decodeEntry(b []byte) (entry, error) {
 		e = rollback{d.string(), d.int(), d.id()}
 	case kindDurable:
 		e = durable{d.int()}
+	case kindGroup:
+		e = d.groupEntry()
 	case kindSnapshot:
 		e = snapshotPart{int(d.int32()), int(d.int32()), d.bytes()}
 	default:

@@ -27,6 +27,10 @@ var (
 	// opened again.
 	ErrMetadata = errors.New("checkpoint: the metadata log failed")
 
+	// ErrUnknown is matched by an error after which what was proposed may be in the
+	// metadata log all the same.
+	ErrUnknown = errors.New("checkpoint: outcome unknown")
+
 	// ErrVersion says that the metadata log was written by a later version.
 	ErrVersion = errors.New("checkpoint: unknown format version in the metadata log")
 

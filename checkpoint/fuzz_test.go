@@ -9,7 +9,7 @@ import (
 
 // What decodes as an entry encodes to the same bytes.
 func FuzzDecodeEntry(f *testing.F) {
-	for _, e := range someEntries() {
+	for _, e := range append(someEntries(), groupEntries()...) {
 		f.Add(encodeEntry(nil, e))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -27,13 +27,13 @@ func FuzzDecodeEntry(f *testing.F) {
 // that the fuzzer gets past it.
 func FuzzDecodeSnapshot(f *testing.F) {
 	l := newMetaLog()
-	for _, e := range someEntries() {
+	for _, e := range append(someEntries(), groupEntries()...) {
 		l.apply(e)
 		b := encodeSnapshot(nil, l.m)
 		f.Add(b[:len(b)-4])
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		b = binary.LittleEndian.AppendUint32(b[:len(b):len(b)], crc32.Checksum(b, castagnoli))
+		b = sealed(b)
 		m, err := decodeSnapshot(b, 7)
 		if err != nil {
 			return
@@ -44,11 +44,16 @@ func FuzzDecodeSnapshot(f *testing.F) {
 	})
 }
 
+// sealed returns the body of a snapshot with its checksum.
+func sealed(body []byte) []byte {
+	return binary.LittleEndian.AppendUint32(body[:len(body):len(body)], crc32.Checksum(body, castagnoli))
+}
+
 // A metadata log of any entries replays without a panic and to the same state from a
 // snapshot taken anywhere.
 func FuzzReplay(f *testing.F) {
 	var all []byte
-	for _, e := range someEntries() {
+	for _, e := range append(groupEntries(), someEntries()...) {
 		b := encodeEntry(nil, e)
 		all = append(append(all, byte(len(b))), b...)
 	}

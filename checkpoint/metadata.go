@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/thalweg/thalweg/internal/group"
 	"github.com/thalweg/thalweg/log"
 )
 
@@ -53,6 +54,7 @@ type metadata struct {
 	owners       map[log.ProducerID]string // first id of a live attempt's block: its job
 	jobs         map[string]*job
 	completed    []completion
+	groups       *group.State // consumer groups and their positions
 }
 
 // job is what the metadata log knows of a job.
@@ -110,6 +112,7 @@ func newMetadata(r rules) *metadata {
 		producers: map[log.ProducerID]struct{}{},
 		owners:    map[log.ProducerID]string{},
 		jobs:      map[string]*job{},
+		groups:    group.NewState(),
 	}
 }
 
@@ -121,6 +124,7 @@ type result struct {
 	last   ID             // the job's newest checkpoint at this entry
 	known  bool           // last is one
 	repeat bool           // the entry had been accepted before
+	groups bool           // whoever watches a group has to look again
 	err    error
 }
 
@@ -147,6 +151,9 @@ func (m *metadata) apply(index int64, e entry) result {
 	case durable:
 		m.durable(e.upTo)
 		return result{}
+	case groupEntry:
+		r := m.groups.Apply(e.time, e.command)
+		return result{groups: r.Changed, err: r.Err}
 	}
 	return result{err: fmt.Errorf("%w: %T cannot be applied", ErrInvalid, e)}
 }
@@ -372,6 +379,7 @@ func (m *metadata) clone() *metadata {
 	c := *m
 	c.producers, c.owners = maps.Clone(m.producers), maps.Clone(m.owners)
 	c.completed = slices.Clone(m.completed)
+	c.groups = m.groups.Clone()
 	c.jobs = make(map[string]*job, len(m.jobs))
 	for name, j := range m.jobs {
 		k := *j

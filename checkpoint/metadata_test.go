@@ -277,7 +277,7 @@ func TestFormatStaysAsItIs(t *testing.T) {
 // same state, and so does one that was cut where an older end remains.
 func TestSnapshotReplacesWhatIsBefore(t *testing.T) {
 	entries := someEntries()
-	entries = entries[:len(entries)-1]
+	entries = append(entries[:len(entries)-1], groupEntries()...)
 	whole := newReplayer(0)
 	for i, e := range entries {
 		require.NoError(t, whole.add(int64(i), encodeEntry(nil, e)))

@@ -40,6 +40,10 @@ type PlaneOptions struct {
 	// grows until SyncAll is called.
 	SyncInterval time.Duration
 
+	// GroupRetention is how long a consumer group without members is kept, with its
+	// positions. Zero means 7 days, negative for ever.
+	GroupRetention time.Duration
+
 	// Logger receives structured events. Nil discards them.
 	Logger *slog.Logger
 }
@@ -53,7 +57,9 @@ type Plane struct {
 	logger *slog.Logger
 	now    func() time.Time
 
-	cancel context.CancelFunc // ends the background sync counted by wg
+	groups *groupWatch
+
+	cancel context.CancelFunc // ends the goroutines counted by wg
 	wg     sync.WaitGroup
 
 	syncMu sync.Mutex // one SyncAll at a time; taken before proposeMu
@@ -111,6 +117,7 @@ func Open(dir string, o PlaneOptions) (*Plane, error) {
 		unmarked: map[int64]struct{}{},
 		sessions: map[string]*Session{},
 		cutAfter: snapshotAfter,
+		groups:   newGroupWatch(o.GroupRetention),
 	}
 	if p.now == nil {
 		p.now = time.Now
@@ -130,6 +137,7 @@ func Open(dir string, o PlaneOptions) (*Plane, error) {
 		}
 		p.wg.Go(func() { p.syncLoop(ctx, every) })
 	}
+	p.wg.Go(func() { p.groupLoop(ctx) })
 	return p, nil
 }
 
@@ -149,6 +157,9 @@ func (p *Plane) recover(segmentBytes int64) (err error) {
 		return fmt.Errorf("replay the metadata log: %w", err)
 	}
 	if _, err := p.propose(nodeStart{unclean: !p.meta.Recovery().Clean}, true); err != nil {
+		return err
+	}
+	if err := p.restartGroups(); err != nil {
 		return err
 	}
 	p.log.SetOwners(p)
@@ -269,6 +280,9 @@ func (p *Plane) append(e entry) (result, int64, error) {
 	r := p.state.apply(index, e)
 	if c, ok := e.(complete); ok && r.err == nil && !r.repeat && len(c.ends) > 0 {
 		p.unmarked[index] = struct{}{}
+	}
+	if g, ok := e.(groupEntry); ok && r.err == nil {
+		p.groups.applied(g.command, r.groups)
 	}
 	return r, index, nil
 }

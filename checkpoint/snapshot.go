@@ -18,10 +18,17 @@ import (
 //	 ...  live plain producers, ascending
 //	 ...  jobs by name: attempt, live, nonce, first, base, suspects, retained checkpoints
 //	 ...  completed transactions by index
+//	 ...  sections, ascending by tag, of those that are not empty: tag, length, bytes
 //	 4    crc32c, little-endian
 //
 // Live attempts are not listed: they are the jobs that are live.
 const snapshotVersion = 1
+
+// Sections are what a snapshot has gained since its first form. One that is empty is
+// left out, so that a snapshot without any is of the first form.
+const (
+	sectionGroups = 1 // consumer groups: see appendGroups
+)
 
 // snapshotPartBytes bounds one part, well below the largest batch a log accepts.
 const snapshotPartBytes = 1 << 20
@@ -55,7 +62,14 @@ func encodeSnapshot(b []byte, m *metadata) []byte {
 		b = appendInt(appendInt(b, c.index), int64(c.txn))
 		b = appendEnds(appendString(b, c.job), c.ends)
 	}
+	if len(m.groups.Groups) > 0 {
+		b = appendSection(b, sectionGroups, appendGroups(nil, m.groups))
+	}
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[from:], castagnoli))
+}
+
+func appendSection(b []byte, tag uint64, data []byte) []byte {
+	return appendString(appendUint(b, tag), data)
 }
 
 func appendJob(b []byte, j *job) []byte {
@@ -115,6 +129,28 @@ func decodeSnapshot(b []byte, index int64) (*metadata, error) {
 	}
 	for range d.count(minCompletion) {
 		m.completed = append(m.completed, completion{d.int(), log.ProducerID(d.int()), d.string(), d.ends()})
+	}
+	before := uint64(0)
+	for len(d.b) > 0 {
+		tag := d.uint()
+		if tag <= before {
+			d.fail("sections out of order")
+		}
+		before = tag
+		section := &decoder{b: d.bytes()}
+		switch {
+		case d.err != nil:
+		case tag == sectionGroups:
+			m.groups = section.groups()
+			if len(m.groups.Groups) == 0 {
+				section.fail("an empty section")
+			}
+		default:
+			return nil, fmt.Errorf("%w: section %d of a snapshot", ErrVersion, tag)
+		}
+		if err := section.end(); err != nil && d.err == nil {
+			d.err = err
+		}
 	}
 	return m, d.end()
 }
