@@ -34,7 +34,7 @@ func (p *Partition) Write(batch []byte) (AppendResult, error) {
 	if err != nil {
 		return AppendResult{}, err
 	}
-	return p.write(&b)
+	return p.write(&b, nil)
 }
 
 // WriteForeign is Write for a batch that another process encoded: its checksum and
@@ -50,7 +50,7 @@ func (p *Partition) WriteForeign(batch []byte) (AppendResult, error) {
 	if err != nil {
 		return AppendResult{}, err
 	}
-	return p.write(&b)
+	return p.write(&b, nil)
 }
 
 // checkBatch decodes a batch to be appended, and refuses what cannot be.
@@ -72,9 +72,10 @@ func (p *Partition) checkBatch(batch []byte) (Batch, error) {
 	return b, nil
 }
 
-func (p *Partition) write(b *Batch) (AppendResult, error) {
+// write appends a batch that was checked, if holds is nil or returns nil.
+func (p *Partition) write(b *Batch, holds func(Tail) error) (AppendResult, error) {
 	p.mu.Lock()
-	result, err := p.writeLocked(b)
+	result, err := p.writeLocked(b, holds)
 	p.mu.Unlock()
 	if err != nil {
 		return AppendResult{}, err
@@ -85,7 +86,7 @@ func (p *Partition) write(b *Batch) (AppendResult, error) {
 	return result, nil
 }
 
-func (p *Partition) writeLocked(b *Batch) (AppendResult, error) {
+func (p *Partition) writeLocked(b *Batch, holds func(Tail) error) (AppendResult, error) {
 	if err := p.usable(); err != nil {
 		return AppendResult{}, err
 	}
@@ -103,6 +104,11 @@ func (p *Partition) writeLocked(b *Batch) (AppendResult, error) {
 				End:       Position{Offset: duplicate.last + 1, Epoch: p.epochs.Load().before(duplicate.last + 1)},
 				Duplicate: true,
 			}, nil
+		}
+	}
+	if holds != nil {
+		if err := holds(Tail{p}); err != nil {
+			return AppendResult{}, err
 		}
 	}
 	base, last, err := p.appendLocked(b, now)

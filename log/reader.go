@@ -41,8 +41,11 @@ func (p *Partition) Reader(from Offset, iso Isolation) *Reader {
 
 // limit is the offset at which readers of the isolation stop.
 func (p *Partition) limit(iso Isolation) Offset {
-	if iso == ReadCommitted {
+	switch iso {
+	case ReadCommitted:
 		return Offset(p.stable.Load())
+	case ReadAppended:
+		return Offset(p.end.Load())
 	}
 	return Offset(p.high.Load())
 }

@@ -64,6 +64,10 @@ const (
 	// the partition has. It is for readers who know from the metadata log that all
 	// below the position they read to is decided.
 	ReadDecided
+	// ReadAppended sees up to the end, also what is not acknowledged yet and may be
+	// gone after a power cut, without records whose abort marker the partition has. It
+	// is for conditions on what is there: see Partition.WriteIf.
+	ReadAppended
 )
 
 // Sync says when appended data is made durable.
