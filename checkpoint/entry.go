@@ -38,6 +38,8 @@ const (
 	kindDurable
 	kindSnapshot
 	kindGroup
+	kindNamedProducer
+	kindForgetProducer
 )
 
 // nodeStart says that the process that wrote all entries before is gone: its
@@ -169,6 +171,10 @@ func decodeEntry(b []byte) (entry, error) {
 		e = durable{d.int()}
 	case kindGroup:
 		e = d.groupEntry()
+	case kindNamedProducer:
+		e = namedProducer{d.string()}
+	case kindForgetProducer:
+		e = forgetProducer{d.string()}
 	case kindSnapshot:
 		e = snapshotPart{int(d.int32()), int(d.int32()), d.bytes()}
 	default:

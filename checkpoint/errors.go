@@ -22,6 +22,9 @@ var (
 	// that were durable, or were deleted.
 	ErrNoCheckpoint = errors.New("checkpoint: no retained checkpoint is whole")
 
+	// ErrProducerOpen is returned for a named producer that is open already.
+	ErrProducerOpen = errors.New("checkpoint: the producer is open")
+
 	// ErrMetadata says that the metadata log failed, so that the outcome of its
 	// last entry is not known. The plane accepts nothing more until it is
 	// opened again.

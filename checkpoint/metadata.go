@@ -55,6 +55,7 @@ type metadata struct {
 	jobs         map[string]*job
 	completed    []completion
 	groups       *group.State // consumer groups and their positions
+	named        namedProducers
 }
 
 // job is what the metadata log knows of a job.
@@ -113,6 +114,7 @@ func newMetadata(r rules) *metadata {
 		owners:    map[log.ProducerID]string{},
 		jobs:      map[string]*job{},
 		groups:    group.NewState(),
+		named:     newNamedProducers(),
 	}
 }
 
@@ -137,6 +139,11 @@ func (m *metadata) apply(index int64, e entry) result {
 		return m.nodeStart(e)
 	case producerBegin:
 		return m.producerBegin()
+	case namedProducer:
+		return m.namedProducer(e)
+	case forgetProducer:
+		m.named.forget(e.name)
+		return result{}
 	case producerEnd:
 		delete(m.producers, e.id)
 		return result{}
@@ -336,7 +343,7 @@ func (m *metadata) owner(id log.ProducerID) (first log.ProducerID, over, known b
 			return first, false, false
 		}
 		_, live := m.producers[id]
-		return first, !live, true
+		return first, !live && !m.named.has(id), true
 	}
 	if id >= m.nextBlock {
 		return first, false, false
@@ -380,6 +387,7 @@ func (m *metadata) clone() *metadata {
 	c.producers, c.owners = maps.Clone(m.producers), maps.Clone(m.owners)
 	c.completed = slices.Clone(m.completed)
 	c.groups = m.groups.Clone()
+	c.named = m.named.clone()
 	c.jobs = make(map[string]*job, len(m.jobs))
 	for name, j := range m.jobs {
 		k := *j

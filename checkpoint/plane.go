@@ -75,6 +75,7 @@ type Plane struct {
 	unmarked  map[int64]struct{} // Completes whose markers are not all written, by index
 	failed    error              // the metadata log failed; set once
 	recovered recovery
+	held      map[log.ProducerID]struct{} // named producers that are open
 
 	jobsMu   sync.Mutex          // taken with none of the others held, and none taken under it
 	sessions map[string]*Session // nil while a job is being started
@@ -115,6 +116,7 @@ func Open(dir string, o PlaneOptions) (*Plane, error) {
 	p := &Plane{
 		log: l, logger: logger, now: o.Now,
 		unmarked: map[int64]struct{}{},
+		held:     map[log.ProducerID]struct{}{},
 		sessions: map[string]*Session{},
 		cutAfter: snapshotAfter,
 		groups:   newGroupWatch(o.GroupRetention),
@@ -173,6 +175,9 @@ func (p *Plane) recover(segmentBytes int64) (err error) {
 				return fmt.Errorf("%w: transaction %d of %v is unknown: the metadata log was lost or replaced by an older one", ErrInvalid, open.ID, part.Name())
 			}
 		}
+	}
+	if err := p.forgetProducers(); err != nil {
+		return err
 	}
 	if n := p.recovered; n.committed+n.aborted > 0 {
 		p.logger.Info("ended transactions left open", "committed", n.committed, "aborted", n.aborted)
@@ -238,7 +243,11 @@ func (p *Plane) AcquireProducer(ctx context.Context) (log.ProducerID, error) {
 }
 
 // ReleaseProducer ends a plain producer: batches with its id are refused from now on.
+// That of a name keeps its id and may be acquired again.
 func (p *Plane) ReleaseProducer(id log.ProducerID) error {
+	if p.releaseNamed(id) {
+		return nil
+	}
 	_, err := p.propose(producerEnd{id}, false)
 	return err
 }

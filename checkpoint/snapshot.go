@@ -27,7 +27,8 @@ const snapshotVersion = 1
 // Sections are what a snapshot has gained since its first form. One that is empty is
 // left out, so that a snapshot without any is of the first form.
 const (
-	sectionGroups = 1 // consumer groups: see appendGroups
+	sectionGroups         = 1 // consumer groups: see appendGroups
+	sectionNamedProducers = 2
 )
 
 // snapshotPartBytes bounds one part, well below the largest batch a log accepts.
@@ -64,6 +65,9 @@ func encodeSnapshot(b []byte, m *metadata) []byte {
 	}
 	if len(m.groups.Groups) > 0 {
 		b = appendSection(b, sectionGroups, appendGroups(nil, m.groups))
+	}
+	if len(m.named.byName) > 0 {
+		b = appendSection(b, sectionNamedProducers, appendNamedProducers(nil, m.named))
 	}
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[from:], castagnoli))
 }
@@ -145,6 +149,8 @@ func decodeSnapshot(b []byte, index int64) (*metadata, error) {
 			if len(m.groups.Groups) == 0 {
 				section.fail("an empty section")
 			}
+		case tag == sectionNamedProducers:
+			m.named = section.namedProducers()
 		default:
 			return nil, fmt.Errorf("%w: section %d of a snapshot", ErrVersion, tag)
 		}
