@@ -8,6 +8,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/thalweg/thalweg/checkpoint"
 	"github.com/thalweg/thalweg/log"
 	"github.com/thalweg/thalweg/topic"
 )
@@ -105,13 +106,23 @@ func (n *Node) Delete(ctx context.Context, topics ...Named) error {
 // Producer returns a producer for t, which it creates where it does not exist.
 // Whoever asked for it closes it; Node.Close closes those that are left.
 func (n *Node) Producer[K, V any](t topic.Topic[K, V]) (*topic.Producer[K, V], error) {
+	return n.ProducerWith(t, n.options.Producer)
+}
+
+// ProducerWith is Producer with options of its own instead of Options.Producer: with a
+// Name, for example, which no two producers of a topic can share. Its clock is
+// Options.Log.Now unless o says otherwise.
+func (n *Node) ProducerWith[K, V any](t topic.Topic[K, V], o topic.ProducerOptions) (*topic.Producer[K, V], error) {
 	leave, err := n.enter()
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
+	if o.Now == nil {
+		o.Now = n.options.Log.Now
+	}
 	host := &producerHost{topicHost: topicHost{n}}
-	p, err := topic.NewProducer(context.Background(), host, t, n.options.Producer)
+	p, err := topic.NewProducer(context.Background(), host, t, o)
 	if err != nil {
 		return nil, err
 	}
@@ -208,6 +219,14 @@ func (h topicHost) Open(name string, spec log.TopicSpec) ([]*log.Partition, erro
 
 func (h topicHost) AcquireProducer(ctx context.Context) (log.ProducerID, error) {
 	return h.plane.AcquireProducer(ctx)
+}
+
+func (h topicHost) AcquireNamedProducer(ctx context.Context, name string) (log.ProducerID, error) {
+	id, err := h.plane.AcquireNamedProducer(ctx, name)
+	if errors.Is(err, checkpoint.ErrProducerOpen) {
+		return id, fmt.Errorf("%w: %q: close that one first", topic.ErrNameInUse, name)
+	}
+	return id, err
 }
 
 func (h topicHost) ReleaseProducer(id log.ProducerID) error {

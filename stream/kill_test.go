@@ -53,6 +53,9 @@ func (n testNode) Open(name string, spec topic.Spec) ([]*topic.LogPartition, err
 func (n testNode) AcquireProducer(ctx context.Context) (log.ProducerID, error) {
 	return n.plane.AcquireProducer(ctx)
 }
+func (n testNode) AcquireNamedProducer(ctx context.Context, name string) (log.ProducerID, error) {
+	return n.plane.AcquireNamedProducer(ctx, name)
+}
 func (n testNode) ReleaseProducer(id log.ProducerID) error { return n.plane.ReleaseProducer(id) }
 
 func (n testNode) start(t *testing.T, app *stream.Topology) *stream.Job {

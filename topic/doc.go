@@ -8,7 +8,9 @@
 //
 // # What a producer promises
 //
-// Send returns when its record is as durable as the topic's sync policy asks.
+// Send returns when its record is as durable as the topic's sync policy asks. Queue,
+// QueueRecord and Async do not wait: Flush, a callback or a Pending tell later.
+// SendBatch sends a slice, and SendIf a record under a condition.
 // Every producer is idempotent: it has a producer id of its own and numbers its
 // records per partition, so none is ever stored twice. Records that one
 // goroutine sends to one partition are stored in the order of its calls. An
@@ -25,12 +27,14 @@
 //
 //	records of a batch written  = the records added to it, in order
 //	batches in flight           <= 1 per partition and producer
-//	sequence of the next batch  = number of records written so far (modulo 2^31)
+//	sequence of the next batch  = number of records written so far (modulo 2^31), under
+//	                              the producer's name where it has one
 //	memory of batches not done  <= ProducerOptions.MemoryBytes
 //
 // # Lock order
 //
 // A partitionQueue's mu is a leaf: under it nothing is awaited, written,
 // encoded by a codec or called back. The same goes for sender.mu; the two are
-// never held together.
+// never held together. versions.mu is held while a partition is read, and comes
+// before the partition's own locks, under which WriteIf asks for a version without it.
 package topic

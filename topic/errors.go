@@ -16,8 +16,19 @@ var (
 	// ErrClosed is returned by the methods of a closed producer.
 	ErrClosed = errors.New("topic: producer is closed")
 
+	// ErrTimeout is matched where a record was not written within
+	// ProducerOptions.DeliveryTimeout. It never will be, unless ErrUnknown matches too.
+	ErrTimeout = errors.New("topic: not delivered in time")
+
+	// ErrConflict is matched by a *ConflictError: the condition of SendIf does not hold.
+	ErrConflict = errors.New("topic: conflict")
+
+	// ErrNameInUse is returned for a producer whose name an open one has. Close that
+	// one first.
+	ErrNameInUse = errors.New("topic: a producer of this name is open")
+
 	// ErrNoKey is matched where a record has no key and one is needed: to
-	// delete, and for a topic with its own PartitionBy.
+	// delete, for a condition on its version, and for a topic with its own PartitionBy.
 	ErrNoKey = errors.New("topic: record has no key")
 )
 

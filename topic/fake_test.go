@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -16,7 +17,8 @@ import (
 // fakePartition is an appender too simple to be wrong. It holds a producer to
 // the log's rules: sequences without gaps, one batch in flight.
 type fakePartition struct {
-	name log.TopicPartition
+	appender // of what is not faked
+	name     log.TopicPartition
 
 	mu      sync.Mutex
 	records []fakeRecord
@@ -37,18 +39,35 @@ type fakeRecord struct {
 
 func (p *fakePartition) Name() log.TopicPartition { return p.name }
 
+func (p *fakePartition) Write(b []byte) (log.AppendResult, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.appendLocked(b)
+}
+
+// Append waits for the owner of the producer id in vain.
 func (p *fakePartition) Append(ctx context.Context, b []byte) (log.AppendResult, error) {
-	p.mu.Lock()
-	res, err := p.appendLocked(b)
-	p.flying = true
-	p.mu.Unlock()
-	if err == nil && p.acked != nil {
-		err = p.acked(ctx)
+	<-ctx.Done()
+	return log.AppendResult{}, errors.Join(log.ErrUnknownOwner, ctx.Err())
+}
+
+func (p *fakePartition) HighWatermark() log.Offset {
+	if p.acked != nil {
+		return 0
 	}
+	return math.MaxInt64
+}
+
+func (p *fakePartition) Acked(ctx context.Context, _ log.Offset) error {
+	p.setFlying(true)
+	defer p.setFlying(false)
+	return p.acked(ctx)
+}
+
+func (p *fakePartition) setFlying(is bool) {
 	p.mu.Lock()
-	p.flying = false
-	p.mu.Unlock()
-	return res, err
+	defer p.mu.Unlock()
+	p.flying = is
 }
 
 func (p *fakePartition) appendLocked(b []byte) (log.AppendResult, error) {

@@ -15,7 +15,12 @@ type Node interface {
 	// AcquireProducer returns a producer id nobody had before.
 	AcquireProducer(ctx context.Context) (log.ProducerID, error)
 
-	// ReleaseProducer says that nothing more is written with id.
+	// AcquireNamedProducer returns the producer id of a name, a new one the first
+	// time. While somebody holds it, it is ErrNameInUse.
+	AcquireNamedProducer(ctx context.Context, name string) (log.ProducerID, error)
+
+	// ReleaseProducer says that nothing more is written with id; that of a name may be
+	// acquired again.
 	ReleaseProducer(id log.ProducerID) error
 }
 

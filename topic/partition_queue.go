@@ -14,32 +14,50 @@ import (
 
 // want says what the caller of add wants to know of its record.
 type want struct {
-	wait bool         // it waits for the outcome: the batch does not linger
-	done func(Result) // called with the result, unless nil
+	outcome bool         // it keeps the batch's outcome
+	hurry   bool         // somebody waits: the batch does not linger
+	report  bool         // Flush reports a failure
+	done    func(Result) // called with the result, unless nil
 }
 
 // ticket is a record's place: number index of the batch with that outcome.
 type ticket struct {
-	outcome   *outcome // nil unless want.wait
+	outcome   *outcome // nil unless want.outcome
 	partition int
 	index     int32
+	time      int64 // of the record, Unix milliseconds
+}
+
+// result is what became of the record; its batch is done.
+func (t *ticket) result() Result {
+	return resultOf(t.partition, t.outcome.base, t.outcome.err, t.index, t.time)
 }
 
 // appender is what a queue needs of its partition; *log.Partition is one. An
 // Append that fails but returns where the batch went has written it.
 type appender interface {
 	Name() log.TopicPartition
+	Write(batch []byte) (log.AppendResult, error)
+	WriteIf(batch []byte, holds func(log.Tail) error) (log.AppendResult, error)
 	Append(ctx context.Context, batch []byte) (log.AppendResult, error)
+	Acked(ctx context.Context, end log.Offset) error
+	HighWatermark() log.Offset
+	ProducerState(id log.ProducerID) (log.ProducerState, bool)
+	Reader(from log.Offset, iso log.Isolation) *log.Reader
+	Start() log.Offset
 }
 
 // partitionQueue collects a producer's records of one partition in batches and
 // writes them in order, one batch at a time. While one is in flight the next
-// fills up, so the slower the disk, the larger the batches.
+// fills up, so the slower the disk, the larger the batches. A second one in flight
+// would save nothing, since there is no network to cross, and be stored out of order
+// where the first fails.
 type partitionQueue struct {
 	s         *sender
 	partition appender
 	name      TopicPartition
 	wake      chan struct{} // one token: the writer has something to look at
+	versions  versions      // of the partition's keys, for conditions
 
 	mu      sync.Mutex      // guards the fields below; a leaf
 	open    *pendingBatch   // being filled; nil or not empty
@@ -51,7 +69,8 @@ type partitionQueue struct {
 	closed  bool
 	failed  error // a *queueError no batch can get past; set once, by the writer
 
-	sequence int32 // of the next batch's first record; the writer's alone
+	sequence int32           // of the next batch's first record; changed by the writer alone
+	repeated []log.SentBatch // what the records to come repeat, less those added already
 }
 
 // anySerial is for records whose partition is given, whatever batch is open.
@@ -73,7 +92,7 @@ func (e *queueError) Error() string {
 func (e *queueError) Unwrap() error { return e.err }
 
 func newPartitionQueue(s *sender, p appender) *partitionQueue {
-	return &partitionQueue{s: s, partition: p, name: p.Name(), wake: make(chan struct{}, 1)}
+	return &partitionQueue{s: s, partition: p, name: p.Name(), wake: make(chan struct{}, 1), versions: versions{partition: p}}
 }
 
 // add appends e to the batch being filled or, where it is full, to a new one,
@@ -118,10 +137,7 @@ func (q *partitionQueue) admitLocked(size int, serial int64) error {
 	case q.failed != nil:
 		return q.failed
 	case q.open != nil && !q.open.fits(size, q.s.opts.BatchBytes):
-		q.full = append(q.full, q.open)
-		q.open, q.hurried = nil, false
-		q.serial++
-		q.signal()
+		q.closeOpenLocked()
 	}
 	if serial != anySerial && serial != int64(q.serial) {
 		return errBatchClosed
@@ -129,30 +145,79 @@ func (q *partitionQueue) admitLocked(size int, serial int64) error {
 	return nil
 }
 
+// closeOpenLocked makes the open batch wait for the writer behind those before it.
+func (q *partitionQueue) closeOpenLocked() {
+	q.full = append(q.full, q.open)
+	q.open, q.hurried = nil, false
+	q.serial++
+	q.signal()
+}
+
 // appendLocked adds e to the open batch and wakes the writer if it has to know.
 func (q *partitionQueue) appendLocked(e *entry, w want) ticket {
 	b := q.open
-	t := ticket{partition: int(q.name.Partition), index: int32(b.builder.Len())}
-	b.builder.Add(e.time, e.key, e.value, e.headers)
-	if w.wait {
-		t.outcome = b.awaited()
-	} else {
-		b.queued++
-	}
-	if w.done != nil {
-		b.callbacks = append(b.callbacks, callback{f: w.done, index: t.index, time: e.time})
-	}
-	if !q.hurried && (w.wait || q.s.waiting.Load() > 0) {
+	t := q.addLocked(b, e, w)
+	if !q.hurried && (w.hurry || q.s.waiting.Load() > 0) {
 		q.hurried = true
 		q.signal()
 	} else if t.index == 0 {
 		q.signal()
+	}
+	if len(q.repeated) > 0 {
+		q.repeatLocked(b)
+	}
+	return t
+}
+
+// addLocked adds e to b and starts the writer with the first record.
+func (q *partitionQueue) addLocked(b *pendingBatch, e *entry, w want) ticket {
+	t := ticket{partition: int(q.name.Partition), index: int32(b.builder.Len()), time: e.time}
+	b.builder.Add(e.time, e.key, e.value, e.headers)
+	if w.outcome {
+		t.outcome = b.awaited()
+	}
+	if w.report {
+		b.queued++
+	}
+	if w.done != nil {
+		b.callbacks = append(b.callbacks, callback{f: w.done, index: t.index, time: e.time})
 	}
 	if !q.running {
 		q.running = true
 		q.s.writers.Go(q.run)
 	}
 	return t
+}
+
+// addIf adds e as a batch of its own, which is written only if c holds then.
+func (q *partitionQueue) addIf(ctx context.Context, e *entry, c *check) (ticket, error) {
+	b, err := q.s.acquire(ctx, e.maxSize())
+	if err != nil {
+		return ticket{}, fmt.Errorf("topic: produce to %s: wait for memory: %w", q.name, err)
+	}
+	q.mu.Lock()
+	switch {
+	case q.closed:
+		err = ErrClosed
+	case q.failed != nil:
+		err = q.failed
+	case len(q.repeated) > 0:
+		err = fmt.Errorf("topic: produce to %s: records are being repeated, and those have no conditions", q.name)
+	}
+	if err != nil {
+		q.mu.Unlock()
+		q.s.release(b)
+		return ticket{}, err
+	}
+	defer q.mu.Unlock()
+	if q.open != nil {
+		q.closeOpenLocked()
+	}
+	b.condition, b.opened = c, time.Now()
+	t := q.addLocked(b, e, want{outcome: true})
+	q.full = append(q.full, b)
+	q.signal()
+	return t, nil
 }
 
 // signal lets the writer look again. It never blocks.
@@ -270,7 +335,7 @@ func (q *partitionQueue) write(b *pendingBatch) {
 		q.s.fail(b.queued, err)
 	}
 	for _, c := range b.callbacks {
-		c.f(q.result(base, err, c.index, c.time))
+		c.f(resultOf(int(q.name.Partition), base, err, c.index, c.time))
 	}
 	if o != nil {
 		o.base, o.err = base, err
@@ -285,14 +350,33 @@ func (q *partitionQueue) append(b *pendingBatch) (log.Offset, error) {
 		return -1, q.failed
 	}
 	n := b.builder.Len()
-	res, err := q.partition.Append(context.Background(), b.builder.Finish(log.Producer{ID: q.s.id, Sequence: q.sequence}))
+	left := q.s.timeLeft(b)
+	if left <= 0 {
+		return -1, fmt.Errorf("%w: %d records for %s waited longer than %v and were not written", ErrTimeout, n, q.name, q.s.opts.DeliveryTimeout)
+	}
+	if b.repeats >= 0 {
+		if err := q.acked(left, b.repeats+log.Offset(n)); err != nil {
+			return -1, fmt.Errorf("%w: repeat %d records of %s: %w", ErrUnknown, n, q.name, err)
+		}
+		return b.repeats, nil
+	}
+	res, err := q.put(b, left)
 	written := res.End.Offset > 0
 	if written { // its numbers are used up whatever else may be wrong
+		q.mu.Lock()
 		q.sequence = int32((int64(q.sequence) + int64(n)) & math.MaxInt32)
+		q.mu.Unlock()
 	}
 	switch {
 	case err == nil:
 		return res.Base, nil
+	case b.condition != nil && b.condition.refused != nil:
+		return -1, b.condition.refused
+	case written && errors.Is(err, context.DeadlineExceeded):
+		// It stays in the log, and the batches behind it go on.
+		return -1, fmt.Errorf("%w: %w: %d records of %s were written but not acknowledged within %v", ErrUnknown, ErrTimeout, n, q.name, q.s.opts.DeliveryTimeout)
+	case errors.Is(err, context.DeadlineExceeded):
+		return -1, fmt.Errorf("%w: %d records for %s were not written: %w", ErrTimeout, n, q.name, err)
 	case written || errors.Is(err, log.ErrOffline):
 		// Written, but maybe not as durable as asked; or the write itself failed,
 		// after which recovery may still find the batch whole.
@@ -305,6 +389,38 @@ func (q *partitionQueue) append(b *pendingBatch) (log.Offset, error) {
 	return -1, fmt.Errorf("topic: produce %d records to %s: %w", n, q.name, err)
 }
 
+// put writes b and waits until it is acknowledged, both for left at most.
+func (q *partitionQueue) put(b *pendingBatch, left time.Duration) (log.AppendResult, error) {
+	batch := b.builder.Finish(log.Producer{ID: q.s.id, Sequence: q.sequence})
+	var res log.AppendResult
+	var err error
+	if b.condition != nil {
+		res, err = b.condition.write(q.partition, batch)
+	} else {
+		res, err = q.partition.Write(batch)
+	}
+	switch {
+	case errors.Is(err, log.ErrUnknownOwner) && b.condition == nil:
+		ctx, cancel := context.WithTimeout(context.Background(), left)
+		defer cancel()
+		return q.partition.Append(ctx, batch) // which waits for the owner
+	case err != nil:
+		return log.AppendResult{}, err
+	}
+	return res, q.acked(left, res.End.Offset)
+}
+
+// acked waits until all below end is acknowledged, for left at most. Mostly it is
+// already, and no timer is needed.
+func (q *partitionQueue) acked(left time.Duration, end log.Offset) error {
+	if q.partition.HighWatermark() >= end {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), left)
+	defer cancel()
+	return q.partition.Acked(ctx, end)
+}
+
 // giveUp makes err the answer to every record of the queue that is not written.
 func (q *partitionQueue) giveUp(err error) error {
 	q.mu.Lock()
@@ -314,9 +430,9 @@ func (q *partitionQueue) giveUp(err error) error {
 	return q.failed
 }
 
-// result is the result of record index of a batch.
-func (q *partitionQueue) result(base log.Offset, err error, index int32, timeMs int64) Result {
-	r := Result{Partition: int(q.name.Partition), Offset: -1, Time: time.UnixMilli(timeMs).UTC(), Err: err}
+// resultOf is the result of record index of a batch.
+func resultOf(partition int, base log.Offset, err error, index int32, timeMs int64) Result {
+	r := Result{Partition: partition, Offset: -1, Time: time.UnixMilli(timeMs).UTC(), Err: err}
 	if err == nil {
 		r.Offset = int64(base) + int64(index)
 	}

@@ -56,6 +56,13 @@ type pendingBatch struct {
 	queued    int       // records nobody waits for, which Flush reports
 	callbacks []callback
 	outcome   *outcome
+
+	condition *check     // what WriteIf asks before it is written; nil for most
+	repeats   log.Offset // where its first record is already, for a repetition; else -1
+}
+
+func newPendingBatch(reserved int) *pendingBatch {
+	return &pendingBatch{reserved: reserved, repeats: -1}
 }
 
 // fits tells whether a record of size bytes may be added. The first always may.
@@ -75,5 +82,5 @@ func (b *pendingBatch) reset() {
 	b.builder.Reset()
 	clear(b.callbacks)
 	b.callbacks = b.callbacks[:0]
-	b.queued, b.outcome = 0, nil
+	b.queued, b.outcome, b.condition, b.repeats = 0, nil, nil, -1
 }

@@ -61,13 +61,25 @@ func NewProducer[K, V any](ctx context.Context, n Node, t Topic[K, V], o Produce
 	}
 	largest := partitions[0].MaxBatchBytes() // the log's limit, the same for all of them
 	o.BatchBytes = min(o.BatchBytes, largest)
-	id, err := n.AcquireProducer(ctx)
+	id, err := acquire(ctx, n, t.name, o.Name)
 	if err != nil {
 		return nil, fmt.Errorf("topic: acquire a producer id for %q: %w", t.name, err)
 	}
 	p := newProducer(n, t, keys, values, id, partitions, o)
 	p.sender.limit = min(p.sender.limit, largest-batchOverhead)
+	if o.Name != "" {
+		p.sender.resume()
+	}
 	return p, nil
+}
+
+// acquire returns the producer id of a name, or a new one where that is empty. The
+// id of a name is for one topic: '/' is not part of a topic's name.
+func acquire(ctx context.Context, n Node, topic, name string) (log.ProducerID, error) {
+	if name == "" {
+		return n.AcquireProducer(ctx)
+	}
+	return n.AcquireNamedProducer(ctx, topic+"/"+name)
 }
 
 // newProducer returns a producer with resolved options.
@@ -104,26 +116,18 @@ func (p *Producer[K, V]) Delete(ctx context.Context, k K) error {
 // SendRecord is Send for a record with headers, a time or neither key nor
 // value. It returns where the record is stored.
 func (p *Producer[K, V]) SendRecord(ctx context.Context, r Record[K, V]) (partition int, offset int64, err error) {
-	t, err := p.put(ctx, &r, want{wait: true})
+	t, err := p.put(ctx, &r, want{outcome: true, hurry: true})
 	if err != nil {
 		return -1, -1, err
 	}
-	select {
-	case <-t.outcome.done:
-	case <-ctx.Done():
-		return -1, -1, fmt.Errorf("%w: send to topic %q, partition %d: %w", ErrUnknown, p.topic.name, t.partition, ctx.Err())
-	}
-	if t.outcome.err != nil {
-		return -1, -1, t.outcome.err
-	}
-	return t.partition, int64(t.outcome.base) + int64(t.index), nil
+	return p.sender.await(ctx, t)
 }
 
 // Queue hands over one record and returns before it is written. It waits only
 // while ProducerOptions.MemoryBytes are used up. An error means that the record
 // was not taken; what happens to it after that, Flush reports.
 func (p *Producer[K, V]) Queue(ctx context.Context, k K, v V) error {
-	_, err := p.put(ctx, &Record[K, V]{Key: k, Value: v}, want{})
+	_, err := p.put(ctx, &Record[K, V]{Key: k, Value: v}, want{report: true})
 	return err
 }
 
@@ -134,7 +138,7 @@ func (p *Producer[K, V]) Queue(ctx context.Context, k K, v V) error {
 // producer, and while it runs the partition stands still. Flush reports the
 // record's failure too.
 func (p *Producer[K, V]) QueueRecord(ctx context.Context, r Record[K, V], done func(Result)) error {
-	_, err := p.put(ctx, &r, want{done: done})
+	_, err := p.put(ctx, &r, want{report: true, done: done})
 	return err
 }
 
@@ -170,15 +174,18 @@ func (p *Producer[K, V]) put(ctx context.Context, r *Record[K, V], w want) (tick
 		return ticket{}, fmt.Errorf("topic: send to %q: %w", p.topic.name, err) // and nothing is sent
 	}
 	s := p.scratch.Get().(*scratch)
+	defer p.recycle(s)
 	e, err := p.encode(s, r)
-	var t ticket
-	if err == nil {
-		t, err = p.sender.put(ctx, &e, w)
+	if err != nil {
+		return ticket{}, err
 	}
+	return p.sender.put(ctx, &e, w)
+}
+
+func (p *Producer[K, V]) recycle(s *scratch) {
 	if cap(s.key)+cap(s.value) <= maxScratchBytes {
 		p.scratch.Put(s)
 	}
-	return t, err
 }
 
 // encode encodes r into s, which the result refers to.

@@ -25,6 +25,20 @@ type ProducerOptions struct {
 	// least one batch.
 	MemoryBytes int
 
+	// DeliveryTimeout bounds how long a batch may take from its first record on. One
+	// that is not written by then fails with ErrTimeout and never will be; where it is
+	// written but not acknowledged the error matches ErrUnknown too. Zero means 2
+	// minutes, negative no bound. A write that the operating system does not come back
+	// from cannot be given up: its records fail when it does.
+	DeliveryTimeout time.Duration
+
+	// Name lets the producer go on after a restart: one of the same topic and name has
+	// the same producer id and numbers its records on from where the log says the one
+	// before stopped (Producer.Written, Producer.Repeat), for as long as the log
+	// remembers it. At most one of a topic and name is open at a time: the next is
+	// ErrNameInUse. It has at most 249 bytes. Empty means an id of its own.
+	Name string
+
 	// Now is the clock of records that bring no time. Nil means time.Now.
 	Now func() time.Time
 }
@@ -35,6 +49,8 @@ const (
 	maxBatchBytes     = 16 << 20
 	defaultMemory     = 32 << 20
 	defaultLinger     = time.Millisecond
+	defaultDelivery   = 2 * time.Minute
+	maxNameBytes      = 249
 )
 
 // withDefaults returns the resolved options for a topic of n partitions.
@@ -53,6 +69,12 @@ func (o ProducerOptions) withDefaults(n int) (ProducerOptions, error) {
 	}
 	if o.Linger == 0 {
 		o.Linger = defaultLinger
+	}
+	if o.DeliveryTimeout == 0 {
+		o.DeliveryTimeout = defaultDelivery
+	}
+	if len(o.Name) > maxNameBytes {
+		return o, fmt.Errorf("topic: ProducerOptions.Name has %d bytes; give at most %d", len(o.Name), maxNameBytes)
 	}
 	if o.Now == nil {
 		o.Now = time.Now

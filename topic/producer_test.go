@@ -631,7 +631,7 @@ func TestCloseReportsTheNode(t *testing.T) {
 // In steady state neither queueing a record nor writing a batch allocates.
 func TestQueueAllocatesNothing(t *testing.T) {
 	p, parts := fake(t, orders, 4, ProducerOptions{BatchBytes: 4096})
-	sink := discard{parts[0].name}
+	sink := discard{name: parts[0].name}
 	for _, q := range p.sender.queues {
 		q.partition = sink
 	}
@@ -652,11 +652,16 @@ func TestQueueAllocatesNothing(t *testing.T) {
 }
 
 // discard takes everything.
-type discard struct{ name log.TopicPartition }
+type discard struct {
+	appender
+	name log.TopicPartition
+}
 
 func (d discard) Name() log.TopicPartition { return d.name }
 
-func (d discard) Append(context.Context, []byte) (log.AppendResult, error) {
+func (d discard) HighWatermark() log.Offset { return math.MaxInt64 }
+
+func (d discard) Write([]byte) (log.AppendResult, error) {
 	return log.AppendResult{End: log.Position{Offset: 1}}, nil
 }
 

@@ -3,8 +3,11 @@ package topic
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 
@@ -57,6 +60,15 @@ func newSender[P appender](topic string, id log.ProducerID, partitions []P, o Pr
 // maxRecordBytes keeps a record far enough below the 1 GiB its format can say.
 const maxRecordBytes = 1<<30 - 1<<10
 
+// resume makes the queues go on where the log says that the producer stopped.
+func (s *sender) resume() {
+	for _, q := range s.queues {
+		if state, ok := q.partition.ProducerState(s.id); ok {
+			q.sequence = state.Next
+		}
+	}
+}
+
 // put adds e to a batch of its partition. It waits for memory only.
 func (s *sender) put(ctx context.Context, e *entry, w want) (ticket, error) {
 	if size := e.maxSize(); size > s.limit {
@@ -107,9 +119,7 @@ func (s *sender) acquire(ctx context.Context, size int) (*pendingBatch, error) {
 	if !s.memory.TryAcquire(int64(reserved)) {
 		s.waiting.Add(1)
 		defer s.waiting.Add(-1)
-		for _, q := range s.queues {
-			q.hurry()
-		}
+		s.hurry()
 		if err := s.memory.Acquire(ctx, int64(reserved)); err != nil {
 			return nil, err
 		}
@@ -121,7 +131,7 @@ func (s *sender) acquire(ctx context.Context, size int) (*pendingBatch, error) {
 		s.free = s.free[:n-1]
 		return b, nil
 	}
-	return &pendingBatch{reserved: reserved}, nil
+	return newPendingBatch(reserved), nil
 }
 
 // release takes back a batch nobody uses any more.
@@ -134,6 +144,14 @@ func (s *sender) release(b *pendingBatch) {
 		s.mu.Unlock()
 	}
 	s.memory.Release(int64(reserved))
+}
+
+// timeLeft is how long b may still take.
+func (s *sender) timeLeft(b *pendingBatch) time.Duration {
+	if s.opts.DeliveryTimeout < 0 {
+		return math.MaxInt64
+	}
+	return s.opts.DeliveryTimeout - time.Since(b.opened)
 }
 
 // fail notes that n queued records failed, for Flush to report.
@@ -160,6 +178,26 @@ func (s *sender) failures() error {
 	err := &FlushError{Failed: s.failed, First: s.first, unknown: s.unknown}
 	s.failed, s.first, s.unknown = 0, nil, false
 	return err
+}
+
+// await waits for the outcome of a record. ctx ends the waiting alone.
+func (s *sender) await(ctx context.Context, t ticket) (partition int, offset int64, err error) {
+	select {
+	case <-t.outcome.done:
+	case <-ctx.Done():
+		return -1, -1, fmt.Errorf("%w: send to topic %q, partition %d: %w", ErrUnknown, s.topic, t.partition, ctx.Err())
+	}
+	if t.outcome.err != nil {
+		return -1, -1, t.outcome.err
+	}
+	return t.partition, int64(t.outcome.base) + int64(t.index), nil
+}
+
+// hurry ends the lingering of all open batches.
+func (s *sender) hurry() {
+	for _, q := range s.queues {
+		q.hurry()
+	}
 }
 
 // flush waits until every record added before the call is written or has failed.

@@ -29,4 +29,8 @@ func (n node) AcquireProducer(ctx context.Context) (topic.ProducerID, error) {
 	return n.plane.AcquireProducer(ctx)
 }
 
+func (n node) AcquireNamedProducer(ctx context.Context, name string) (topic.ProducerID, error) {
+	return n.plane.AcquireNamedProducer(ctx, name)
+}
+
 func (n node) ReleaseProducer(id topic.ProducerID) error { return n.plane.ReleaseProducer(id) }
