@@ -56,7 +56,11 @@ func (w *Writer) write(n int64, b *log.BatchBuilder) (end log.Position, err erro
 		p = log.Producer{ID: w.s.txn(n), Sequence: w.sequence, Transactional: true}
 	}
 	count := b.Len()
-	at, err := w.part.Write(b.Finish(p))
+	batch, err := w.part.Encode(b, p)
+	var at log.AppendResult
+	if err == nil {
+		at, err = w.part.Write(batch)
+	}
 	if err != nil {
 		w.broken = true
 		return log.Position{}, fmt.Errorf("write %v: %w", w.part.Name(), err), true

@@ -25,19 +25,24 @@ type Batch struct {
 	Epoch             LeaderEpoch
 	BaseTime, MaxTime int64 // Unix ms
 	Producer          Producer
-	Control           bool   // holds a marker, not data
-	Count             int32  // at most Last - Base + 1
-	Bytes             []byte // the whole encoded batch
-	First             Offset // Records skips the records below it, for a reader positioned inside the batch
+	Control           bool        // holds a marker, not data
+	AppendTime        bool        // every record has MaxTime, when the log took it
+	Compression       Compression // of the records, 0 for none
+	Count             int32       // at most Last - Base + 1
+	Bytes             []byte      // the whole encoded batch
+	First             Offset      // Records skips the records below it, for a reader positioned inside the batch
+
+	unpacker *unpacker // what Records decompresses with; nil makes one of its own
+	plain    []byte    // the records decompressed, once they were asked for
 }
 
 // ParseBatch decodes the header of the batch at the start of b, checks its bounds
 // and its checksum, and returns the batch. What follows it in b is ignored. The
 // batch keeps b.
 //
-// A batch of another format version is ErrVersion, a compressed one ErrCompressed,
-// everything else that is wrong matches ErrInvalidBatch. The records themselves
-// are checked by the iterator that walks them.
+// A batch of another format version is ErrVersion, everything else that is wrong
+// matches ErrInvalidBatch. The records themselves are decompressed and checked by
+// the iterator that walks them.
 func ParseBatch(b []byte) (Batch, error) {
 	batch, err := frameBatch(b)
 	if errors.Is(err, ErrVersion) && verifyChecksum(batch) == nil {
@@ -104,9 +109,11 @@ func decodeHeader(b []byte) (Batch, error) {
 			Sequence:      int32(binary.BigEndian.Uint32(b[atBaseSequence:])),
 			Transactional: attributes&attrTransactional != 0,
 		},
-		Control: attributes&attrControl != 0,
-		Count:   int32(binary.BigEndian.Uint32(b[atRecordCount:])),
-		Bytes:   b,
+		Control:     attributes&attrControl != 0,
+		AppendTime:  attributes&attrLogAppendTime != 0,
+		Compression: Compression(attributes & attrCompression),
+		Count:       int32(binary.BigEndian.Uint32(b[atRecordCount:])),
+		Bytes:       b,
 	}
 	lastDelta := int32(binary.BigEndian.Uint32(b[atLastOffsetDelta:]))
 	batch.First = batch.Base
@@ -128,19 +135,28 @@ func decodeHeader(b []byte) (Batch, error) {
 		return Batch{}, fmt.Errorf("%w: transactional without a producer id", ErrInvalidBatch)
 	case p.ID != NoProducer && !batch.Control && p.Sequence < 0:
 		return Batch{}, fmt.Errorf("%w: base sequence at byte %d is %d, with producer id %d", ErrInvalidBatch, atBaseSequence, p.Sequence, p.ID)
-	case attributes&attrCompression != 0:
-		return Batch{}, fmt.Errorf("%w: compression type %d", ErrCompressed, attributes&attrCompression)
-	case int64(batch.Count)*(minRecordBytes+1) > int64(len(b)-batchHeaderBytes):
+	case batch.Compression > Zstd:
+		return Batch{}, fmt.Errorf("%w: compression type is %d, known are up to %d", ErrVersion, batch.Compression, Zstd)
+	case batch.Compression == 0 && int64(batch.Count)*(minRecordBytes+1) > int64(len(b)-batchHeaderBytes):
 		return Batch{}, fmt.Errorf("%w: %d bytes cannot hold %d records", ErrInvalidBatch, len(b)-batchHeaderBytes, batch.Count)
 	}
 	return batch, nil
 }
 
 // Records returns an iterator over the records of the batch, from First on.
+//
+// Those of a compressed batch are decompressed by the first call, as a whole. What
+// the iterator gives then points into memory of the Reader that returned the batch,
+// and is valid for as long as the batch is; for a batch from ParseBatch it points
+// into memory of its own. Records that cannot be decompressed, or would exceed
+// Options.MaxDecompressedBytes (ErrTooLarge), are an error of the iterator.
 func (b *Batch) Records() RecordIterator {
-	attributes := binary.BigEndian.Uint16(b.Bytes[atAttributes:])
+	plain, err := b.decompressed()
+	if err != nil {
+		return RecordIterator{err: err}
+	}
 	return RecordIterator{
-		rest:       b.Bytes[batchHeaderBytes:],
+		rest:       plain,
 		left:       b.Count,
 		base:       b.Base,
 		first:      b.First,
@@ -148,10 +164,32 @@ func (b *Batch) Records() RecordIterator {
 		previous:   b.Base - 1,
 		baseTime:   b.BaseTime,
 		maxTime:    b.MaxTime,
-		appendTime: attributes&attrLogAppendTime != 0,
-		batchBytes: len(b.Bytes),
+		appendTime: b.AppendTime,
+		batchBytes: batchHeaderBytes + len(plain),
 		count:      b.Count,
 	}
+}
+
+// decompressed returns the encoded records. A batch that compaction left empty has
+// none, whatever its attributes say.
+func (b *Batch) decompressed() ([]byte, error) {
+	records := b.Bytes[batchHeaderBytes:]
+	switch {
+	case b.plain != nil:
+		return b.plain, nil
+	case b.Compression == 0 || len(records) == 0:
+		return records, nil
+	}
+	u := b.unpacker
+	if u == nil {
+		u = &unpacker{from: new(decoders)}
+	}
+	plain, err := u.unpack(b.Compression, records)
+	if err != nil {
+		return nil, fmt.Errorf("batch at offset %d: %w", b.Base, err)
+	}
+	b.plain = plain
+	return plain, nil
 }
 
 // lastSequence is the sequence number of the batch's last record.
@@ -160,8 +198,9 @@ func (b *Batch) lastSequence() int32 {
 }
 
 // checkRecords walks all records, for a batch from somebody who is not trusted
-// with what a checksum cannot tell.
-func (b *Batch) checkRecords() error {
+// with what a checksum cannot tell. A limit other than 0 is that of a record, in
+// bytes of its fields.
+func (b *Batch) checkRecords(limit int64) error {
 	whole := *b
 	whole.First = b.Base
 	it := whole.Records()
@@ -169,6 +208,12 @@ func (b *Batch) checkRecords() error {
 		if it.Time > b.MaxTime {
 			return fmt.Errorf("%w: record at offset %d has time %d, the batch's max timestamp is %d",
 				ErrInvalidBatch, it.Offset, it.Time, b.MaxTime)
+		}
+		if limit == 0 {
+			continue
+		}
+		if size := payloadBytes(it.Key, it.Value, it.Headers()); size > limit {
+			return recordTooLarge(size, limit)
 		}
 	}
 	return it.Err()

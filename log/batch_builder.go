@@ -15,8 +15,17 @@ type BatchBuilder struct {
 	count    int32
 	baseTime int64 // of the first record
 	maxTime  int64
+	largest  int64 // bytes of the largest record, see payloadBytes
 	err      error // first record refused; set until Reset
+
+	compressor *Compressor // kept by Reset
+	packed     []byte      // header and compressed records
 }
+
+// Compress makes Finish compress the records with c, also after Reset. Nil is the
+// choice of whoever appends the batch: of the topic, where Partition.Encode is
+// asked. The memory that takes is the builder's, and up to as much again as Size.
+func (b *BatchBuilder) Compress(c *Compressor) { b.compressor = c }
 
 // Add appends a record. key and value are copied; nil means absent. A record that
 // makes the batch exceed what its format can say (a record of about 1 GiB, a batch
@@ -69,12 +78,14 @@ func (b *BatchBuilder) Add(timeMs int64, key, value []byte, headers []Header) {
 	b.buf = buf[:at]
 	b.count++
 	b.maxTime = max(b.maxTime, timeMs)
+	b.largest = max(b.largest, payloadBytes(key, value, headers))
 }
 
 // Len is the number of records added since Reset.
 func (b *BatchBuilder) Len() int { return int(b.count) }
 
-// Size is the encoded size in bytes of what was added, the batch header included.
+// Size is the encoded size in bytes of what was added, the batch header included,
+// before compression.
 func (b *BatchBuilder) Size() int { return max(len(b.buf), batchHeaderBytes) }
 
 // SizeWith is what Size would be after Add of this record.
@@ -92,14 +103,18 @@ func (b *BatchBuilder) Err() error { return b.err }
 
 // Reset empties the builder and keeps its buffer.
 func (b *BatchBuilder) Reset() {
-	*b = BatchBuilder{buf: b.buf[:0]}
+	*b = BatchBuilder{buf: b.buf[:0], compressor: b.compressor, packed: b.packed}
 }
 
 // Finish fills in header and checksum and returns the encoded batch with base
 // offset 0 and leader epoch -1. It is valid until the next Add, Finish or Reset.
 // Finish may be called again with another producer: the records are not encoded
 // anew. An empty builder, or one with an error, has no batch: Finish returns nil.
-func (b *BatchBuilder) Finish(p Producer) []byte {
+// Records that compression would not make smaller stay as they are.
+func (b *BatchBuilder) Finish(p Producer) []byte { return b.finishWith(p, b.compressor) }
+
+// finishWith is Finish with another compressor, or none.
+func (b *BatchBuilder) finishWith(p Producer, c *Compressor) []byte {
 	if b.count == 0 || b.err != nil {
 		return nil
 	}
@@ -107,17 +122,24 @@ func (b *BatchBuilder) Finish(p Producer) []byte {
 	if p.Transactional {
 		attributes |= attrTransactional
 	}
-	return b.finish(p, attributes)
+	if c.active() {
+		header := slices.Grow(b.packed[:0], batchHeaderBytes)[:batchHeaderBytes]
+		b.packed = c.compress(header, b.buf[batchHeaderBytes:])
+		if len(b.packed) < len(b.buf) {
+			return b.finish(b.packed, p, attributes|uint16(c.codec))
+		}
+	}
+	return b.finish(b.buf, p, attributes)
 }
 
-// finish is Finish with the attributes given.
-func (b *BatchBuilder) finish(p Producer, attributes uint16) []byte {
+// finish fills in the header in front of encoded records.
+func (b *BatchBuilder) finish(batch []byte, p Producer, attributes uint16) []byte {
 	if p.ID == NoProducer {
 		p.Epoch, p.Sequence = noProducerEpoch, noSequence
 	}
-	h := b.buf[:batchHeaderBytes]
+	h := batch[:batchHeaderBytes]
 	stamp(h, 0, -1)
-	binary.BigEndian.PutUint32(h[atBatchLength:], uint32(len(b.buf)-lengthExcludes))
+	binary.BigEndian.PutUint32(h[atBatchLength:], uint32(len(batch)-lengthExcludes))
 	h[atMagic] = magicV2
 	binary.BigEndian.PutUint16(h[atAttributes:], attributes)
 	binary.BigEndian.PutUint32(h[atLastOffsetDelta:], uint32(b.count-1))
@@ -127,8 +149,8 @@ func (b *BatchBuilder) finish(p Producer, attributes uint16) []byte {
 	binary.BigEndian.PutUint16(h[atProducerEpoch:], uint16(p.Epoch))
 	binary.BigEndian.PutUint32(h[atBaseSequence:], uint32(p.Sequence))
 	binary.BigEndian.PutUint32(h[atRecordCount:], uint32(b.count))
-	binary.BigEndian.PutUint32(h[atChecksum:], batchChecksum(b.buf))
-	return b.buf
+	binary.BigEndian.PutUint32(h[atChecksum:], batchChecksum(batch))
+	return batch
 }
 
 // start makes room for the header.
@@ -139,6 +161,16 @@ func (b *BatchBuilder) start() {
 func (b *BatchBuilder) refuse(room int64) {
 	b.err = fmt.Errorf("%w: record %d of up to %d bytes, after %d bytes; the format holds records of %d, batches of %d",
 		ErrTooLarge, b.count, room, len(b.buf), maxRecordBytes, maxBatchTotalBytes)
+}
+
+// payloadBytes is the size of a record as Spec settings count it: the bytes of its
+// key, value and headers.
+func payloadBytes(key, value []byte, headers []Header) int64 {
+	n := int64(len(key)) + int64(len(value))
+	for i := range headers {
+		n += int64(len(headers[i].Key)) + int64(len(headers[i].Value))
+	}
+	return n
 }
 
 // recordRoom is the most that a record takes with its length field. It may exceed

@@ -138,7 +138,7 @@ func TestWeReadKmsgBatches(t *testing.T) {
 		Count:    3,
 		Bytes:    encoded,
 	}, batch)
-	require.NoError(t, batch.checkRecords())
+	require.NoError(t, batch.checkRecords(0))
 	require.Equal(t, []Record{
 		{Offset: 500, Time: 1000, Key: []byte("k"), Value: []byte("v")},
 		{Offset: 503, Time: -4000, Key: nil, Value: []byte{}},

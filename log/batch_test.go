@@ -48,8 +48,8 @@ func TestParseBatchRefuses(t *testing.T) {
 		"version 3":                     {patched(patched(good, atMagic, int8(3)), atChecksum+4, uint8(9))[:len(good)], ErrInvalidBatch, "magic"},
 		"version 3, other sum":          {func() []byte { b := patched(good, atMagic, int8(3)); b[atChecksum]++; return b }(), ErrVersion, "is 3"},
 		"unknown attribute":             {patched(good, atAttributes, uint16(0x80)), ErrVersion, "0x0080"},
-		"gzip":                          {patched(good, atAttributes, uint16(1)), ErrCompressed, "type 1"},
-		"zstd, transactional":           {patched(good, atAttributes, uint16(0x14)), ErrCompressed, "type 4"},
+		"compression nobody knows":      {patched(good, atAttributes, uint16(5)), ErrVersion, "compression type is 5"},
+		"the last such, transactional":  {patched(good, atAttributes, uint16(0x17)), ErrVersion, "compression type is 7"},
 		"negative base offset":          {patched(good, atBaseOffset, int64(-1)), ErrInvalidBatch, "base offset is -1"},
 		"offsets overflow":              {patched(good, atBaseOffset, int64(math.MaxInt64-3)), ErrInvalidBatch, "last offset delta"},
 		"negative last offset":          {patched(good, atLastOffsetDelta, int32(-1)), ErrInvalidBatch, "last offset delta"},
@@ -146,7 +146,7 @@ func TestIteratorRefuses(t *testing.T) {
 			require.False(t, it.Next(), "it stays at its end")
 			require.Nil(t, it.Key)
 			require.False(t, it.HasHeaders())
-			require.Equal(t, it.Err(), batch.checkRecords())
+			require.Equal(t, it.Err(), batch.checkRecords(0))
 		})
 	}
 }
@@ -155,11 +155,11 @@ func TestCheckRecordsComparesTheMaxTimestamp(t *testing.T) {
 	b := buildBatch(Producer{ID: NoProducer}, Record{Time: 7}, Record{Time: 9})
 	batch, err := ParseBatch(b)
 	require.NoError(t, err)
-	require.NoError(t, batch.checkRecords())
+	require.NoError(t, batch.checkRecords(0))
 	batch, err = ParseBatch(patched(b, atMaxTimestamp, int64(8)))
 	require.NoError(t, err)
 	batch.First = 2
-	require.ErrorContains(t, batch.checkRecords(), "has time 9", "records below First are checked too")
+	require.ErrorContains(t, batch.checkRecords(0), "has time 9", "records below First are checked too")
 }
 
 // TestBuilderRoundTrip shows that random records come back as they were, and that
@@ -213,7 +213,7 @@ func TestBuilderRoundTrip(t *testing.T) {
 		require.EqualValues(t, -1, batch.Epoch)
 		require.Equal(t, want[0].Time, batch.BaseTime)
 		require.Equal(t, maxTime, batch.MaxTime)
-		require.NoError(t, batch.checkRecords())
+		require.NoError(t, batch.checkRecords(0))
 		require.Equal(t, want, collect(t, batch))
 		kmsgRecords(t, encoded)
 	}
@@ -308,7 +308,7 @@ func TestNoAllocationPerRecord(t *testing.T) {
 				read += len(it.Value)
 			}
 		}
-		if batch.checkRecords() != nil {
+		if batch.checkRecords(0) != nil {
 			panic(it.Err())
 		}
 	}), "iterating")

@@ -37,7 +37,7 @@ func encodeMarker(b *BatchBuilder, timeMs int64, p Producer, m marker) []byte {
 	b.Reset()
 	b.Add(timeMs, key[:], value[:], nil)
 	p.Sequence = noSequence
-	return b.finish(p, attrTransactional|attrControl)
+	return b.finish(b.buf, p, attrTransactional|attrControl)
 }
 
 // decodeMarker returns what a control batch says. One that is no end of a

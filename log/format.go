@@ -2,7 +2,6 @@ package log
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 )
@@ -34,8 +33,11 @@ import (
 // Attributes:
 //
 //	bit   meaning
-//	0-2   compression: 0 none; others are refused for now
-//	3     timestamp type: 0 the records' own, 1 all have the max timestamp
+//	0-2   compression of all that follows the header: 0 none, 1 gzip, 2 snappy (as
+//	      the Xerial library frames it; a bare block is read, too), 3 lz4 (frames),
+//	      4 zstd (frames). The record count and all other fields stay readable
+//	3     timestamp type: 0 the records' own, 1 all have the max timestamp, which is
+//	      when the log took them
 //	4     transactional
 //	5     control: the record is a marker, not data
 //	6     the base timestamp is a delete horizon (set by a broker's compaction);
@@ -88,9 +90,6 @@ const (
 
 	// batchHeaderBytes is where the records begin.
 	batchHeaderBytes = 61
-	// batchPrefixBytes is the length of base offset, batch length and leader
-	// epoch: what a leader rewrites.
-	batchPrefixBytes = 16
 	// lengthExcludes is how much longer a batch is than its length field says.
 	lengthExcludes = 12
 	// minLegacyLength is the least length field of the message formats before
@@ -113,9 +112,6 @@ const (
 	maxRecordBytes     = 1 << 30   // of a record's length field, our own limit
 	maxBatchTotalBytes = 1<<31 - 1 // so that all lengths and positions fit an int32
 )
-
-// ErrCompressed is returned for a batch whose records are compressed.
-var ErrCompressed = errors.New("log: compressed batches are not supported yet")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -140,12 +136,19 @@ func stamp(batch []byte, base Offset, epoch LeaderEpoch) {
 	binary.BigEndian.PutUint32(batch[atLeaderEpoch:], uint32(epoch))
 }
 
-// stampedPrefix returns the first bytes of batch as they are after stamp, for a
-// writer that may not change batch itself.
-func stampedPrefix(batch []byte, base Offset, epoch LeaderEpoch) (prefix [batchPrefixBytes]byte) {
-	copy(prefix[:], batch)
-	stamp(prefix[:], base, epoch)
-	return prefix
+// stampHeader makes header that of b as the log writes it, for a writer that may not
+// change the batch itself: with base offset and epoch and, where b has one that its
+// bytes do not say, with the append time, which is summed anew.
+func stampHeader(header *[batchHeaderBytes]byte, b *Batch, base Offset, epoch LeaderEpoch) {
+	copy(header[:], b.Bytes)
+	stamp(header[:], base, epoch)
+	attributes, maxTime := binary.BigEndian.Uint16(header[atAttributes:]), int64(binary.BigEndian.Uint64(header[atMaxTimestamp:]))
+	if b.AppendTime && (attributes&attrLogAppendTime == 0 || maxTime != b.MaxTime) {
+		binary.BigEndian.PutUint16(header[atAttributes:], attributes|attrLogAppendTime)
+		binary.BigEndian.PutUint64(header[atMaxTimestamp:], uint64(b.MaxTime))
+		sum := crc32.Checksum(header[atAttributes:], castagnoli)
+		binary.BigEndian.PutUint32(header[atChecksum:], crc32.Update(sum, castagnoli, b.Bytes[batchHeaderBytes:]))
+	}
 }
 
 // addSequence returns the sequence number n records after seq. Sequence numbers

@@ -1,6 +1,7 @@
 package log
 
 import (
+	"bytes"
 	"encoding/binary"
 	"flag"
 	"fmt"
@@ -65,14 +66,33 @@ func TestChecksumCoversAllButThePrefix(t *testing.T) {
 	}
 }
 
-func TestStampedPrefixLeavesTheBatchAlone(t *testing.T) {
+func TestStampHeaderLeavesTheBatchAlone(t *testing.T) {
 	original := buildBatch(Producer{ID: NoProducer}, sampleRecords...)
 	before := append([]byte(nil), original...)
-	prefix := stampedPrefix(original, 77, 8)
+	batch, err := ParseBatch(original)
+	require.NoError(t, err)
+	var header, again [batchHeaderBytes]byte
+	stampHeader(&header, &batch, 77, 8)
 	require.Equal(t, before, original)
 	stamp(before, 77, 8)
-	require.Equal(t, before[:batchPrefixBytes], prefix[:])
+	require.Equal(t, before[:batchHeaderBytes], header[:])
 	require.NoError(t, verifyChecksum(before))
+
+	batch.AppendTime, batch.MaxTime = true, 123
+	stampHeader(&header, &batch, 77, 8)
+	stamped, err := ParseBatch(append(header[:], original[batchHeaderBytes:]...))
+	require.NoError(t, err, "the checksum is of what the header says now")
+	require.True(t, stamped.AppendTime)
+	require.EqualValues(t, 123, stamped.MaxTime)
+	require.EqualValues(t, 77, stamped.Base)
+	require.Equal(t, batch.Producer, stamped.Producer)
+	stampHeader(&again, &stamped, 77, 8)
+	require.Equal(t, stamped.Bytes[:batchHeaderBytes], again[:])
+	damaged := bytes.Clone(stamped.Bytes)
+	damaged[len(damaged)-1] ^= 1
+	stamped.Bytes = damaged
+	stampHeader(&again, &stamped, 77, 8)
+	require.Error(t, verifyChecksum(append(again[:], damaged[batchHeaderBytes:]...)), "damage is not summed where nothing changes")
 }
 
 func TestSequencesWrapAround(t *testing.T) {
@@ -154,4 +174,42 @@ func TestGoldenBatches(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, string(text), describeBatches(t, golden))
 	require.Equal(t, golden, written)
+}
+
+// TestGoldenCompressedBatches shows that batches compressed long ago still mean the
+// same. What a codec writes may change from version to version.
+func TestGoldenCompressedBatches(t *testing.T) {
+	const binaryFile = "testdata/format/batch-v2-compressed.bin"
+	lines := goldenLines()
+	if *updateFormat {
+		var all []byte
+		for i, codec := range allCompressions[1:] {
+			var b BatchBuilder
+			c, err := NewCompressor(codec, 0)
+			require.NoError(t, err)
+			b.Compress(c)
+			for _, r := range lines {
+				b.Add(r.Time, r.Key, r.Value, r.Headers)
+			}
+			encoded := b.Finish(Producer{ID: 1000, Sequence: int32(i * len(lines))})
+			stamp(encoded, Offset(i*len(lines)), 4)
+			all = append(all, encoded...)
+		}
+		require.NoError(t, os.WriteFile(binaryFile, all, 0o644))
+	}
+	rest, err := os.ReadFile(binaryFile)
+	require.NoError(t, err)
+	for i, codec := range allCompressions[1:] {
+		batch, err := ParseBatch(rest)
+		require.NoError(t, err)
+		require.Equal(t, codec, batch.Compression)
+		require.EqualValues(t, i*len(lines), batch.Producer.Sequence)
+		got := collect(t, batch)
+		for j := range got {
+			got[j].Offset -= batch.Base
+		}
+		require.Equal(t, lines, got)
+		rest = rest[len(batch.Bytes):]
+	}
+	require.Empty(t, rest)
 }

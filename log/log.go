@@ -24,6 +24,8 @@ type Log struct {
 	lock    io.Closer
 
 	builders      sync.Pool // of *BatchBuilder
+	compressors   compressors
+	decoders      decoders
 	ownersChanged signal
 
 	populating chan *segment // pinned; segments whose next pages are to be present
@@ -69,6 +71,7 @@ func Open(dir string, o Options) (_ *Log, err error) {
 		stop:       make(chan struct{}),
 		topics:     make(map[string]*topicPartitions),
 	}
+	l.decoders.limit = o.MaxDecompressedBytes
 	l.builders.New = func() any { return new(BatchBuilder) }
 	if err := vfs.MkdirAllDurable(o.FS, dir); err != nil {
 		return nil, fmt.Errorf("log: open %s: %w", dir, err)

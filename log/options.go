@@ -15,6 +15,8 @@ const (
 	defaultIndexInterval  = 4 << 10
 	defaultMaxBatchBytes  = 16 << 20
 	defaultProducerExpiry = 7 * 24 * time.Hour
+
+	defaultMaxDecompressed = 128 << 20
 )
 
 // Options configures Open. The zero value suits production.
@@ -42,6 +44,11 @@ type Options struct {
 
 	// MaxBatchBytes is the largest encoded batch accepted. Zero means 16 MiB.
 	MaxBatchBytes int
+
+	// MaxDecompressedBytes is the most that the records of a batch may decompress to.
+	// A batch that would exceed it is ErrTooLarge to whoever appends or reads it, and
+	// costs no more memory than that. Zero means 128 MiB.
+	MaxDecompressedBytes int
 
 	// ProducerExpiry is how long the last batches of an idle producer id are
 	// remembered, so that a repetition is recognised. Zero means 7 days, negative
@@ -76,6 +83,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.MaxBatchBytes == 0 {
 		o.MaxBatchBytes = defaultMaxBatchBytes
 	}
+	if o.MaxDecompressedBytes == 0 {
+		o.MaxDecompressedBytes = defaultMaxDecompressed
+	}
 	if o.ProducerExpiry == 0 {
 		o.ProducerExpiry = defaultProducerExpiry
 	}
@@ -84,6 +94,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("log: Options.SegmentBytes is %d, allowed is 1 to %d", o.SegmentBytes, math.MaxInt32)
 	case o.IndexIntervalBytes < 0:
 		return o, fmt.Errorf("log: Options.IndexIntervalBytes is %d, it cannot be negative", o.IndexIntervalBytes)
+	case o.MaxDecompressedBytes < 0 || o.MaxDecompressedBytes >= math.MaxInt32:
+		return o, fmt.Errorf("log: Options.MaxDecompressedBytes is %d, allowed is 1 to %d", o.MaxDecompressedBytes, math.MaxInt32-1)
 	case o.MaxBatchBytes < batchHeaderBytes || o.MaxBatchBytes > math.MaxInt32:
 		return o, fmt.Errorf("log: Options.MaxBatchBytes is %d, allowed is %d to %d", o.MaxBatchBytes, batchHeaderBytes, math.MaxInt32)
 	}

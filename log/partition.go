@@ -87,6 +87,10 @@ func (p *Partition) Recovery() Recovery { return p.recovery }
 // MaxBatchBytes is the size of the largest encoded batch the partition takes.
 func (p *Partition) MaxBatchBytes() int { return p.options.MaxBatchBytes }
 
+// MaxRecordBytes is the most that key, value and headers of a record may have
+// together, 0 where the topic sets no limit.
+func (p *Partition) MaxRecordBytes() int64 { return p.spec.MaxRecordBytes }
+
 // Name is the topic and the number of the partition.
 func (p *Partition) Name() TopicPartition { return p.name }
 

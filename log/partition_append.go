@@ -14,6 +14,7 @@ type AppendResult struct {
 	Base, Last Offset
 	End        Position // the position right after the batch
 	Duplicate  bool     // an exact repetition: Base and Last are those of the first time
+	AppendTime int64    // Unix ms that readers see as the time of all its records; 0 where these keep their own
 }
 
 // ownerPoll is how often Append looks again for an owner nobody announced.
@@ -24,8 +25,8 @@ const ownerPoll = 20 * time.Millisecond
 // the caller's.
 //
 // The batch's header is checked, its checksum and records are not: they come from
-// a BatchBuilder of this process, and a reader checks them. WriteForeign takes
-// batches from elsewhere.
+// a BatchBuilder of this process, by way of Encode, and a reader checks them.
+// WriteForeign takes batches from elsewhere.
 //
 // A batch of a producer id whose owner is not known yet is ErrUnknownOwner; Append
 // waits for it. An error other than ErrOffline left the log as it was.
@@ -45,7 +46,7 @@ func (p *Partition) WriteForeign(batch []byte) (AppendResult, error) {
 		err = verifyChecksum(b.Bytes)
 	}
 	if err == nil {
-		err = b.checkRecords()
+		err = p.checkRecords(&b)
 	}
 	if err != nil {
 		return AppendResult{}, err
@@ -99,10 +100,11 @@ func (p *Partition) writeLocked(b *Batch, holds func(Tail) error) (AppendResult,
 		}
 		if duplicate != nil {
 			return AppendResult{
-				Base:      duplicate.base,
-				Last:      duplicate.last,
-				End:       Position{Offset: duplicate.last + 1, Epoch: p.epochs.Load().before(duplicate.last + 1)},
-				Duplicate: true,
+				Base:       duplicate.base,
+				Last:       duplicate.last,
+				End:        Position{Offset: duplicate.last + 1, Epoch: p.epochs.Load().before(duplicate.last + 1)},
+				Duplicate:  true,
+				AppendTime: p.appendTimeOf(duplicate),
 			}, nil
 		}
 	}
@@ -110,6 +112,9 @@ func (p *Partition) writeLocked(b *Batch, holds func(Tail) error) (AppendResult,
 		if err := holds(Tail{p}); err != nil {
 			return AppendResult{}, err
 		}
+	}
+	if p.spec.AppendTime {
+		b.AppendTime, b.MaxTime = true, nowMs
 	}
 	base, last, err := p.appendLocked(b, now)
 	if err != nil {
@@ -119,7 +124,32 @@ func (p *Partition) writeLocked(b *Batch, holds func(Tail) error) (AppendResult,
 		p.producers.apply(b, base, last, nowMs)
 	}
 	p.publishLocked()
-	return AppendResult{Base: base, Last: last, End: Position{Offset: last + 1, Epoch: p.epoch}}, nil
+	result := AppendResult{Base: base, Last: last, End: Position{Offset: last + 1, Epoch: p.epoch}}
+	if b.AppendTime {
+		result.AppendTime = b.MaxTime
+	}
+	return result, nil
+}
+
+// appendTimeOf is the append time of a batch written before, or 0 when it is gone or
+// its records have times of their own.
+func (p *Partition) appendTimeOf(sent *sentBatch) int64 {
+	segments := *p.segments.Load()
+	s := segments[find(segments, sent.base)]
+	if !s.pin() {
+		return 0
+	}
+	defer s.unpin()
+	end := s.end.Load()
+	at, err := s.seek(sent.last, end)
+	if err != nil || at == end {
+		return 0
+	}
+	b, err := s.batchAt(at)
+	if err != nil || b.Base != sent.base || !b.AppendTime {
+		return 0
+	}
+	return b.MaxTime
 }
 
 // appendLocked puts a batch, data or marker, at the end of the log. The caller
@@ -273,10 +303,11 @@ func (p *Partition) AppendRecords(ctx context.Context, records ...Record) (Appen
 	for _, r := range records {
 		builder.Add(r.Time, r.Key, r.Value, r.Headers)
 	}
-	if err := builder.Err(); err != nil {
+	batch, err := p.Encode(builder, Producer{ID: NoProducer})
+	if err != nil {
 		return AppendResult{}, err
 	}
-	return p.Append(ctx, builder.Finish(Producer{ID: NoProducer, Epoch: noProducerEpoch, Sequence: noSequence}))
+	return p.Append(ctx, batch)
 }
 
 // EndTransaction writes the marker that commits or aborts id's transaction, and

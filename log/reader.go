@@ -22,6 +22,7 @@ type Reader struct {
 	found      bool     // the batch at position was searched for and may begin before next
 	generation uint64   // of the partition's segments when segment was found
 	batch      Batch
+	unpacker   unpacker // of batch
 
 	// The epoch of the records in [epochFrom, epochTo), against which batches are
 	// checked: it is not part of their checksum.
@@ -36,7 +37,7 @@ type Reader struct {
 // Reader returns a reader positioned at from. An offset outside [Start, End] is
 // ErrOffsetOutOfRange at the first Next. Close it when done.
 func (p *Partition) Reader(from Offset, iso Isolation) *Reader {
-	return &Reader{p: p, isolation: iso, next: from}
+	return &Reader{p: p, isolation: iso, next: from, unpacker: unpacker{from: &p.log.decoders}}
 }
 
 // limit is the offset at which readers of the isolation stop.
@@ -52,8 +53,8 @@ func (p *Partition) limit(iso Isolation) Offset {
 
 // Next returns the next data batch that holds a readable record at or after the
 // position, or io.EOF when there is none yet; control batches and, by isolation,
-// aborted ones are passed over. The batch is valid until the next call of a method
-// of the Reader. It never blocks.
+// aborted ones are passed over. The batch, with what its Records give, is valid until
+// the next call of a method of the Reader. It never blocks.
 //
 // A position that was deleted or cut away, or is beyond the end, is
 // ErrOffsetOutOfRange; the reader stays where it is. A batch that is not what was
@@ -167,6 +168,7 @@ func (r *Reader) read() (err error) {
 func (r *Reader) parse(b []byte) error {
 	return vfs.Guard(func() (err error) {
 		r.batch, err = ParseBatch(b)
+		r.batch.unpacker = &r.unpacker
 		return err
 	})
 }

@@ -62,7 +62,7 @@ type segment struct {
 	lastBatch     int64                  // position of the last batch
 	sinceIndexed  int64                  // bytes since the last index entry
 	maxTimeOffset Offset                 // last offset of the batch with maxTime, or -1
-	prefix        [batchPrefixBytes]byte // what append writes; here since it would escape
+	header        [batchHeaderBytes]byte // what append writes; here since it would escape
 	length        [atLeaderEpoch - atBatchLength]byte
 	snapshot      []byte // producers at next, encoded when the segment was sealed
 
@@ -176,21 +176,21 @@ func (s *segment) fits(n int64, last Offset, segmentBytes int64) bool {
 
 // append copies a batch to the end, stamped with base offset and epoch, and
 // publishes it. There must be room. The length comes last: until it is whole there
-// is no batch, only a copy that was cut off. A prefix written in one go could be
+// is no batch, only a copy that was cut off. A header written in one go could be
 // cut off inside the epoch, which no checksum covers.
 func (s *segment) append(b *Batch, base, last Offset, epoch LeaderEpoch) error {
 	at := s.end.Load()
-	s.prefix = stampedPrefix(b.Bytes, base, epoch)
-	copy(s.length[:], s.prefix[atBatchLength:])
-	clear(s.prefix[atBatchLength:atLeaderEpoch])
+	stampHeader(&s.header, b, base, epoch)
+	copy(s.length[:], s.header[atBatchLength:])
+	clear(s.header[atBatchLength:atLeaderEpoch])
 	write := s.mapping.Write
 	if len(b.Bytes) >= largeBatchBytes {
 		write = s.mapping.WriteCall
 	}
-	if err := write(at+batchPrefixBytes, b.Bytes[batchPrefixBytes:]); err != nil {
+	if err := write(at+batchHeaderBytes, b.Bytes[batchHeaderBytes:]); err != nil {
 		return err
 	}
-	if err := write(at, s.prefix[:]); err != nil {
+	if err := write(at, s.header[:]); err != nil {
 		return err
 	}
 	if err := write(at+atBatchLength, s.length[:]); err != nil {

@@ -1,5 +1,10 @@
 package log
 
+import (
+	"errors"
+	"fmt"
+)
+
 // OffsetAt returns the lowest offset whose record has a time of at least timeMs.
 // Times need not grow with offsets. Only records below the high watermark count,
 // committed or not.
@@ -31,7 +36,9 @@ func (p *Partition) offsetAt(timeMs int64, start, high Offset) (off Offset, foun
 		if !s.pin() {
 			return 0, false, false, nil
 		}
-		off, found, err = s.offsetAt(timeMs, start, high)
+		u := p.log.decoders.unpacker()
+		off, found, err = s.offsetAt(timeMs, start, high, u)
+		p.log.decoders.done(u)
 		s.unpin()
 		if found || err != nil {
 			return off, found, true, err
@@ -42,7 +49,7 @@ func (p *Partition) offsetAt(timeMs int64, start, high Offset) (off Offset, foun
 
 // offsetAt looks for the first record of [start, high) with a time of at least
 // timeMs. The caller holds a pin.
-func (s *segment) offsetAt(timeMs int64, start, high Offset) (Offset, bool, error) {
+func (s *segment) offsetAt(timeMs int64, start, high Offset, u *unpacker) (Offset, bool, error) {
 	_, times, err := s.loadIndexes()
 	if err != nil {
 		return 0, false, err
@@ -66,12 +73,15 @@ func (s *segment) offsetAt(timeMs int64, start, high Offset) (Offset, bool, erro
 			break
 		}
 		if !b.Control && b.MaxTime >= timeMs {
-			b.First = max(b.Base, start)
+			b.First, b.unpacker = max(b.Base, start), u
 			it := b.Records()
 			for it.Next() {
 				if it.Time >= timeMs {
 					return it.Offset, it.Offset < high, nil
 				}
+			}
+			if errors.Is(it.Err(), ErrTooLarge) {
+				return 0, false, fmt.Errorf("look for a time in %s: %w", s.name(logSuffix), it.Err())
 			}
 			if it.Err() != nil {
 				return 0, false, &CorruptionError{File: s.name(logSuffix), Position: at, Offset: b.Base, Cause: it.Err()}

@@ -3,6 +3,7 @@ package log
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // TopicSpec is what a topic is created with.
@@ -20,6 +21,22 @@ type TopicSpec struct {
 	// Compact asks for the newest record of each key only. It is recorded with
 	// the topic; nothing compacts yet.
 	Compact bool
+
+	// Compression is how batches are compressed that are built for the topic. Zero
+	// means not at all. A topic may hold batches compressed in any way.
+	Compression Compression
+
+	// CompressionLevel trades time for size, in the codec's own numbers. Zero means
+	// its default.
+	CompressionLevel int
+
+	// MaxRecordBytes is the most that key, value and headers of one record may have
+	// together. Zero means what a batch holds, see Options.MaxBatchBytes.
+	MaxRecordBytes int64
+
+	// AppendTime gives every record the time at which the log takes it, in place of
+	// its own.
+	AppendTime bool
 }
 
 // setting is a field of a TopicSpec as the registry keeps it. A field that is zero,
@@ -42,6 +59,16 @@ var settings = []setting{
 		get: func(s *TopicSpec) int64 { return s.SegmentBytes }, set: func(s *TopicSpec, v int64) { s.SegmentBytes = v }},
 	{id: 3, name: "Compact", max: 1,
 		get: func(s *TopicSpec) int64 { return boolSetting(s.Compact) }, set: func(s *TopicSpec, v int64) { s.Compact = v != 0 },
+		print: printBool},
+	{id: 10, name: "Compression", max: int64(Zstd),
+		get: func(s *TopicSpec) int64 { return int64(s.Compression.orNone()) }, set: func(s *TopicSpec, v int64) { s.Compression = Compression(v) },
+		print: func(v int64) any { return Compression(v) }},
+	{id: 11, name: "CompressionLevel", max: int64(slices.Max(maxLevel[:])),
+		get: func(s *TopicSpec) int64 { return int64(s.CompressionLevel) }, set: func(s *TopicSpec, v int64) { s.CompressionLevel = int(v) }},
+	{id: 12, name: "MaxRecordBytes", max: maxRecordBytes,
+		get: func(s *TopicSpec) int64 { return s.MaxRecordBytes }, set: func(s *TopicSpec, v int64) { s.MaxRecordBytes = v }},
+	{id: 13, name: "AppendTime", max: 1,
+		get: func(s *TopicSpec) int64 { return boolSetting(s.AppendTime) }, set: func(s *TopicSpec, v int64) { s.AppendTime = v != 0 },
 		print: printBool},
 }
 
@@ -75,7 +102,7 @@ func (s TopicSpec) validate() error {
 			return fmt.Errorf("log: TopicSpec.%s is %s, allowed is %s to %s", f.name, f.text(v), f.text(f.min), f.text(f.max))
 		}
 	}
-	return nil
+	return s.Compression.CheckLevel(s.CompressionLevel)
 }
 
 // differences names the fields in which s and asked differ, with both values.

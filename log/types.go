@@ -122,7 +122,9 @@ var (
 	// error names.
 	ErrTopicExists = errors.New("log: topic exists with other settings")
 
-	// ErrTooLarge refuses a batch above Options.MaxBatchBytes.
+	// ErrTooLarge refuses a batch above Options.MaxBatchBytes, one with a record above
+	// the topic's MaxRecordBytes, and one that decompresses to more than
+	// Options.MaxDecompressedBytes, which its reader is told, too.
 	ErrTooLarge = errors.New("log: batch exceeds the largest size allowed")
 
 	// ErrInvalidBatch is matched by the error for bytes that are no batch, or not the

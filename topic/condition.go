@@ -119,8 +119,8 @@ func (p *Producer[K, V]) SendIf(ctx context.Context, r Record[K, V], c Condition
 
 // conditionalQueue returns the queue of the partition e goes to.
 func (p *Producer[K, V]) conditionalQueue(e *entry, c Condition) (*partitionQueue, error) {
-	if size := e.maxSize(); size > p.sender.limit {
-		return nil, &TooLargeError{Topic: p.topic.name, Size: size, Limit: p.sender.limit}
+	if err := p.sender.checkSize(e); err != nil {
+		return nil, err
 	}
 	switch c.kind {
 	case conditionEnd:

@@ -67,15 +67,17 @@ func (e *OffsetError) Error() string {
 // Is makes the error match log.ErrOffsetOutOfRange.
 func (e *OffsetError) Is(target error) bool { return target == log.ErrOffsetOutOfRange }
 
-// TooLargeError reports a record that no batch can hold. It matches
-// log.ErrTooLarge.
+// TooLargeError reports a record that is too large for its topic or for any batch. It
+// matches log.ErrTooLarge.
 type TooLargeError struct {
 	Topic       string
-	Size, Limit int // bytes, encoded
+	Size, Limit int    // bytes, encoded
+	Setting     string // what sets the limit
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("topic %q: a record of %d bytes exceeds the limit of %d bytes", e.Topic, e.Size, e.Limit)
+	return fmt.Sprintf("topic %q: a record of %d bytes exceeds the limit of %d bytes, set by %s: make the record smaller, or raise that",
+		e.Topic, e.Size, e.Limit, e.Setting)
 }
 
 // Is makes the error match log.ErrTooLarge.

@@ -39,6 +39,10 @@ type fakeRecord struct {
 
 func (p *fakePartition) Name() log.TopicPartition { return p.name }
 
+func (p *fakePartition) Encode(b *log.BatchBuilder, producer log.Producer) ([]byte, error) {
+	return b.Finish(producer), nil
+}
+
 func (p *fakePartition) Write(b []byte) (log.AppendResult, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

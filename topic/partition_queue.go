@@ -30,13 +30,14 @@ type ticket struct {
 
 // result is what became of the record; its batch is done.
 func (t *ticket) result() Result {
-	return resultOf(t.partition, t.outcome.base, t.outcome.err, t.index, t.time)
+	return resultOf(t.partition, t.outcome.res, t.outcome.err, t.index, t.time)
 }
 
 // appender is what a queue needs of its partition; *log.Partition is one. An
 // Append that fails but returns where the batch went has written it.
 type appender interface {
 	Name() log.TopicPartition
+	Encode(b *log.BatchBuilder, p log.Producer) ([]byte, error)
 	Write(batch []byte) (log.AppendResult, error)
 	WriteIf(batch []byte, holds func(log.Tail) error) (log.AppendResult, error)
 	Append(ctx context.Context, batch []byte) (log.AppendResult, error)
@@ -324,7 +325,7 @@ func (q *partitionQueue) take() (b *pendingBatch, wait time.Duration, done bool)
 // write writes a batch, waits for its acknowledgement and tells everybody
 // concerned: Flush first, then the callbacks, then who waits.
 func (q *partitionQueue) write(b *pendingBatch) {
-	base, err := q.append(b)
+	res, err := q.append(b)
 
 	q.mu.Lock()
 	q.flying = nil
@@ -335,30 +336,30 @@ func (q *partitionQueue) write(b *pendingBatch) {
 		q.s.fail(b.queued, err)
 	}
 	for _, c := range b.callbacks {
-		c.f(resultOf(int(q.name.Partition), base, err, c.index, c.time))
+		c.f(resultOf(int(q.name.Partition), res, err, c.index, c.time))
 	}
 	if o != nil {
-		o.base, o.err = base, err
+		o.res, o.err = res, err
 		close(o.done)
 	}
 	q.s.release(b)
 }
 
-// append writes b to the partition and returns the offset of its first record.
-func (q *partitionQueue) append(b *pendingBatch) (log.Offset, error) {
+// append writes b to the partition and returns where it went.
+func (q *partitionQueue) append(b *pendingBatch) (log.AppendResult, error) {
 	if q.failed != nil {
-		return -1, q.failed
+		return log.AppendResult{}, q.failed
 	}
 	n := b.builder.Len()
 	left := q.s.timeLeft(b)
 	if left <= 0 {
-		return -1, fmt.Errorf("%w: %d records for %s waited longer than %v and were not written", ErrTimeout, n, q.name, q.s.opts.DeliveryTimeout)
+		return log.AppendResult{}, fmt.Errorf("%w: %d records for %s waited longer than %v and were not written", ErrTimeout, n, q.name, q.s.opts.DeliveryTimeout)
 	}
 	if b.repeats >= 0 {
 		if err := q.acked(left, b.repeats+log.Offset(n)); err != nil {
-			return -1, fmt.Errorf("%w: repeat %d records of %s: %w", ErrUnknown, n, q.name, err)
+			return log.AppendResult{}, fmt.Errorf("%w: repeat %d records of %s: %w", ErrUnknown, n, q.name, err)
 		}
-		return b.repeats, nil
+		return log.AppendResult{Base: b.repeats}, nil
 	}
 	res, err := q.put(b, left)
 	written := res.End.Offset > 0
@@ -369,31 +370,33 @@ func (q *partitionQueue) append(b *pendingBatch) (log.Offset, error) {
 	}
 	switch {
 	case err == nil:
-		return res.Base, nil
+		return res, nil
 	case b.condition != nil && b.condition.refused != nil:
-		return -1, b.condition.refused
+		return log.AppendResult{}, b.condition.refused
 	case written && errors.Is(err, context.DeadlineExceeded):
 		// It stays in the log, and the batches behind it go on.
-		return -1, fmt.Errorf("%w: %w: %d records of %s were written but not acknowledged within %v", ErrUnknown, ErrTimeout, n, q.name, q.s.opts.DeliveryTimeout)
+		return log.AppendResult{}, fmt.Errorf("%w: %w: %d records of %s were written but not acknowledged within %v", ErrUnknown, ErrTimeout, n, q.name, q.s.opts.DeliveryTimeout)
 	case errors.Is(err, context.DeadlineExceeded):
-		return -1, fmt.Errorf("%w: %d records for %s were not written: %w", ErrTimeout, n, q.name, err)
+		return log.AppendResult{}, fmt.Errorf("%w: %d records for %s were not written: %w", ErrTimeout, n, q.name, err)
 	case written || errors.Is(err, log.ErrOffline):
 		// Written, but maybe not as durable as asked; or the write itself failed,
 		// after which recovery may still find the batch whole.
 		q.giveUp(err)
-		return -1, fmt.Errorf("%w: produce to %s: %w", ErrUnknown, q.name, err)
+		return log.AppendResult{}, fmt.Errorf("%w: produce to %s: %w", ErrUnknown, q.name, err)
 	case errors.Is(err, log.ErrClosed) || errors.Is(err, log.ErrFenced) || errors.Is(err, log.ErrOutOfOrder):
-		return -1, q.giveUp(err)
+		return log.AppendResult{}, q.giveUp(err)
 	}
 	// Another batch may fare better.
-	return -1, fmt.Errorf("topic: produce %d records to %s: %w", n, q.name, err)
+	return log.AppendResult{}, fmt.Errorf("topic: produce %d records to %s: %w", n, q.name, err)
 }
 
 // put writes b and waits until it is acknowledged, both for left at most.
 func (q *partitionQueue) put(b *pendingBatch, left time.Duration) (log.AppendResult, error) {
-	batch := b.builder.Finish(log.Producer{ID: q.s.id, Sequence: q.sequence})
+	batch, err := q.partition.Encode(&b.builder, log.Producer{ID: q.s.id, Sequence: q.sequence})
+	if err != nil {
+		return log.AppendResult{}, err
+	}
 	var res log.AppendResult
-	var err error
 	if b.condition != nil {
 		res, err = b.condition.write(q.partition, batch)
 	} else {
@@ -430,11 +433,14 @@ func (q *partitionQueue) giveUp(err error) error {
 	return q.failed
 }
 
-// resultOf is the result of record index of a batch.
-func resultOf(partition int, base log.Offset, err error, index int32, timeMs int64) Result {
+// resultOf is the result of record index, with the given time, of a batch.
+func resultOf(partition int, res log.AppendResult, err error, index int32, timeMs int64) Result {
+	if res.AppendTime != 0 {
+		timeMs = res.AppendTime
+	}
 	r := Result{Partition: partition, Offset: -1, Time: time.UnixMilli(timeMs).UTC(), Err: err}
 	if err == nil {
-		r.Offset = int64(base) + int64(index)
+		r.Offset = int64(res.Base) + int64(index)
 	}
 	return r
 }

@@ -24,9 +24,14 @@ func (e *entry) maxSize() int {
 		fixed     = 5 + 1 + 10 + 5 + 5 + 5 + 5 // length, attributes, time, offset, key, value, headers
 		perHeader = 5 + 5
 	)
-	n := fixed + len(e.key) + len(e.value)
+	return fixed + e.payload() + perHeader*len(e.headers)
+}
+
+// payload is the number of bytes of e's key, value and headers.
+func (e *entry) payload() int {
+	n := len(e.key) + len(e.value)
 	for i := range e.headers {
-		n += perHeader + len(e.headers[i].Key) + len(e.headers[i].Value)
+		n += len(e.headers[i].Key) + len(e.headers[i].Value)
 	}
 	return n
 }
@@ -34,8 +39,8 @@ func (e *entry) maxSize() int {
 // outcome is what became of a batch. It outlives the batch, whose memory is used
 // again, and exists only where somebody waits for it.
 type outcome struct {
-	done chan struct{} // closed once base and err are set
-	base log.Offset
+	done chan struct{} // closed once res and err are set
+	res  log.AppendResult
 	err  error
 }
 

@@ -59,14 +59,25 @@ func NewProducer[K, V any](ctx context.Context, n Node, t Topic[K, V], o Produce
 	if err != nil {
 		return nil, err
 	}
-	largest := partitions[0].MaxBatchBytes() // the log's limit, the same for all of them
+	var compressor *log.Compressor // the topic's
+	if o.Compression != 0 {
+		if compressor, err = log.NewCompressor(o.Compression, o.CompressionLevel); err != nil {
+			return nil, err
+		}
+	}
+	first := partitions[0] // its limits are the same for all of them
+	largest := first.MaxBatchBytes()
 	o.BatchBytes = min(o.BatchBytes, largest)
 	id, err := acquire(ctx, n, t.name, o.Name)
 	if err != nil {
 		return nil, fmt.Errorf("topic: acquire a producer id for %q: %w", t.name, err)
 	}
 	p := newProducer(n, t, keys, values, id, partitions, o)
-	p.sender.limit = min(p.sender.limit, largest-batchOverhead)
+	p.sender.compressor = compressor
+	if largest -= batchOverhead; largest < p.sender.limit.bytes {
+		p.sender.limit = sizeLimit{largest, "the log's MaxBatchBytes"}
+	}
+	p.sender.maxRecord = first.MaxRecordBytes
 	if o.Name != "" {
 		p.sender.resume()
 	}

@@ -3,6 +3,8 @@ package topic
 import (
 	"fmt"
 	"time"
+
+	"github.com/thalweg/thalweg/log"
 )
 
 // ProducerOptions configures a Producer. The zero value suits production.
@@ -38,6 +40,15 @@ type ProducerOptions struct {
 	// remembers it. At most one of a topic and name is open at a time: the next is
 	// ErrNameInUse. It has at most 249 bytes. Empty means an id of its own.
 	Name string
+	// Compression is how batches are compressed. Zero means as the topic says, and
+	// log.NoCompression not at all. Batches are counted and cut at BatchBytes as they
+	// are before; compressed ones take memory beside MemoryBytes, at the most
+	// BatchBytes for each batch.
+	Compression log.Compression
+
+	// CompressionLevel is the level of Compression, in the codec's own numbers. Zero
+	// means its default.
+	CompressionLevel int
 
 	// Now is the clock of records that bring no time. Nil means time.Now.
 	Now func() time.Time
@@ -57,6 +68,9 @@ const (
 func (o ProducerOptions) withDefaults(n int) (ProducerOptions, error) {
 	if o.BatchBytes != 0 && (o.BatchBytes < minBatchBytes || o.BatchBytes > maxBatchBytes) {
 		return o, fmt.Errorf("topic: ProducerOptions.BatchBytes is %d; give 0 or a size between %d and %d", o.BatchBytes, minBatchBytes, maxBatchBytes)
+	}
+	if err := o.Compression.CheckLevel(o.CompressionLevel); err != nil {
+		return o, fmt.Errorf("topic: ProducerOptions.Compression and CompressionLevel: %w", err)
 	}
 	if o.MemoryBytes == 0 {
 		o.MemoryBytes = max(defaultMemory, o.BatchBytes)

@@ -661,6 +661,8 @@ func (d discard) Name() log.TopicPartition { return d.name }
 
 func (d discard) HighWatermark() log.Offset { return math.MaxInt64 }
 
+func (d discard) Encode(*log.BatchBuilder, log.Producer) ([]byte, error) { return nil, nil }
+
 func (d discard) Write([]byte) (log.AppendResult, error) {
 	return log.AppendResult{End: log.Position{Offset: 1}}, nil
 }

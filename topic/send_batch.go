@@ -30,7 +30,9 @@ func (p *Producer[K, V]) SendBatch(ctx context.Context, records []Record[K, V]) 
 		r := &results[i]
 		if t := &tickets[i]; r.Err == nil {
 			*r = Result{Partition: t.partition, Time: time.UnixMilli(t.time).UTC()}
-			_, r.Offset, r.Err = p.sender.await(ctx, *t)
+			if _, r.Offset, r.Err = p.sender.await(ctx, *t); r.Err == nil {
+				*r = t.result()
+			}
 		}
 		if r.Err != nil && first == nil {
 			first = r.Err

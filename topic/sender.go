@@ -20,8 +20,12 @@ type sender struct {
 	topic  string
 	id     log.ProducerID
 	opts   ProducerOptions
-	limit  int // bytes of the largest record, as entry.maxSize counts
+	limit  sizeLimit // of a record, as entry.maxSize counts
 	queues []*partitionQueue
+
+	// maxRecord is the topic's limit of a record, as entry.payload counts; 0 is none.
+	maxRecord  func() int64
+	compressor *log.Compressor // nil for the topic's
 
 	memory  *semaphore.Weighted // bytes, opts.MemoryBytes in all
 	waiting atomic.Int32        // callers that wait for memory; while > 0 no batch lingers
@@ -45,9 +49,13 @@ func newSender[P appender](topic string, id log.ProducerID, partitions []P, o Pr
 		topic:  topic,
 		id:     id,
 		opts:   o,
-		limit:  min(o.MemoryBytes, maxRecordBytes),
+		limit:  sizeLimit{o.MemoryBytes, "ProducerOptions.MemoryBytes"},
 		memory: semaphore.NewWeighted(int64(o.MemoryBytes)),
 	}
+	if s.limit.bytes > maxRecordBytes {
+		s.limit = sizeLimit{maxRecordBytes, "the format"}
+	}
+	s.maxRecord = func() int64 { return 0 }
 	for _, p := range partitions {
 		s.queues = append(s.queues, newPartitionQueue(s, p))
 	}
@@ -55,6 +63,12 @@ func newSender[P appender](topic string, id log.ProducerID, partitions []P, o Pr
 	// fill the first alone.
 	s.sticky.Store(packSticky(int(uint64(id)%uint64(len(partitions))), 0))
 	return s
+}
+
+// sizeLimit is a number of bytes and what sets it.
+type sizeLimit struct {
+	bytes   int
+	setting string
 }
 
 // maxRecordBytes keeps a record far enough below the 1 GiB its format can say.
@@ -71,8 +85,8 @@ func (s *sender) resume() {
 
 // put adds e to a batch of its partition. It waits for memory only.
 func (s *sender) put(ctx context.Context, e *entry, w want) (ticket, error) {
-	if size := e.maxSize(); size > s.limit {
-		return ticket{}, &TooLargeError{Topic: s.topic, Size: size, Limit: s.limit}
+	if err := s.checkSize(e); err != nil {
+		return ticket{}, err
 	}
 	if e.partition != anyPartition {
 		return s.queues[e.partition].add(ctx, e, w, anySerial)
@@ -90,6 +104,19 @@ func (s *sender) put(ctx context.Context, e *entry, w want) (ticket, error) {
 		next := (partition + 1) % len(s.queues)
 		s.sticky.CompareAndSwap(sticky, packSticky(next, s.queues[next].present()))
 	}
+}
+
+// checkSize refuses a record that is too large.
+func (s *sender) checkSize(e *entry) error {
+	if size := e.maxSize(); size > s.limit.bytes {
+		return &TooLargeError{Topic: s.topic, Size: size, Limit: s.limit.bytes, Setting: s.limit.setting}
+	}
+	if most := s.maxRecord(); most != 0 {
+		if size := e.payload(); int64(size) > most {
+			return &TooLargeError{Topic: s.topic, Size: size, Limit: int(most), Setting: "the topic's MaxRecordBytes"}
+		}
+	}
+	return nil
 }
 
 // putElsewhere adds a record without key, which the queue of partition refused
@@ -131,7 +158,9 @@ func (s *sender) acquire(ctx context.Context, size int) (*pendingBatch, error) {
 		s.free = s.free[:n-1]
 		return b, nil
 	}
-	return newPendingBatch(reserved), nil
+	b := newPendingBatch(reserved)
+	b.builder.Compress(s.compressor)
+	return b, nil
 }
 
 // release takes back a batch nobody uses any more.
@@ -190,7 +219,7 @@ func (s *sender) await(ctx context.Context, t ticket) (partition int, offset int
 	if t.outcome.err != nil {
 		return -1, -1, t.outcome.err
 	}
-	return t.partition, int64(t.outcome.base) + int64(t.index), nil
+	return t.partition, int64(t.outcome.res.Base) + int64(t.index), nil
 }
 
 // hurry ends the lingering of all open batches.

@@ -97,6 +97,45 @@ func (t Topic[K, V]) SegmentBytes(n int64) Topic[K, V] {
 	return t
 }
 
+// Compress sets how batches of the topic are compressed. Without it they are not.
+// Reading takes what it finds, so a topic may hold batches compressed in any way.
+func (t Topic[K, V]) Compress(c log.Compression) Topic[K, V] {
+	if err := c.CheckLevel(0); err != nil {
+		return t.fault("Compress(%d): %w", c, err)
+	}
+	t.spec.Compression = max(c, 0)
+	return t
+}
+
+// CompressionLevel trades time for size, in the numbers of the codec that Compress
+// sets: 1 to 9 for log.Gzip and log.LZ4, 1 to 22 for log.Zstd. Without it the
+// codec's default holds.
+func (t Topic[K, V]) CompressionLevel(n int) Topic[K, V] {
+	if n < 1 {
+		return t.fault("CompressionLevel(%d): give at least 1, or leave the call out for the codec's default", n)
+	}
+	t.spec.CompressionLevel = n
+	return t
+}
+
+// MaxRecordBytes sets the most bytes that key, value and headers of one record may
+// have together, as encoded. A larger one is refused with a *TooLargeError. Without
+// it a record may have what a batch holds.
+func (t Topic[K, V]) MaxRecordBytes(n int64) Topic[K, V] {
+	if n < 1 || n > maxRecordBytes {
+		return t.fault("MaxRecordBytes(%d): give a size between 1 and %d, or leave the call out", n, maxRecordBytes)
+	}
+	t.spec.MaxRecordBytes = n
+	return t
+}
+
+// AppendTime gives every record the time at which the log takes it, in place of one
+// that comes with the record or that EventTime finds.
+func (t Topic[K, V]) AppendTime() Topic[K, V] {
+	t.spec.AppendTime = true
+	return t
+}
+
 // Uncommitted lets reads of the topic see records of open and of aborted
 // transactions. Without it they never do.
 func (t Topic[K, V]) Uncommitted() Topic[K, V] {
@@ -122,7 +161,15 @@ func (t Topic[K, V]) Spec() log.TopicSpec { return t.spec }
 
 // Err returns every mistake in the declaration, joined, or nil. Whether there
 // is a codec for each type is Codecs' to tell.
-func (t Topic[K, V]) Err() error { return errors.Join(checkName(t.name), t.faults) }
+func (t Topic[K, V]) Err() error { return errors.Join(checkName(t.name), t.faults, t.together()) }
+
+// together returns what is wrong with settings that are right each for itself.
+func (t Topic[K, V]) together() error {
+	if err := t.spec.Compression.CheckLevel(t.spec.CompressionLevel); err != nil {
+		return fmt.Errorf("topic %q: CompressionLevel(%d): %w", t.name, t.spec.CompressionLevel, err)
+	}
+	return nil
+}
 
 // Codecs returns the codecs of keys and values: those set, or else the defaults
 // r has for the types. A nil r is the empty registry.
