@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -184,6 +185,20 @@ func (h *history) scenario(mem *vfs.Mem) error {
 		func() error { return h.append(p, plain, "n8"+strings.Repeat("y", 2000)) },
 		func() error { return h.deleteBefore(p, 13) },
 		func() error { return h.idempotent(p, "last") },
+		// Into files that were used before, up to other places in them.
+		func() error { return h.append(p, plain, "o0"+long, "o1"+long, "o2"+long) },
+		func() error { return h.append(p, transactional(105, 0), "o3") },
+		func() error { return h.append(p, plain, "o4"+long, "o5"+long, "o6") },
+		func() error { return h.endTransaction(p, 105, true) },
+		func() error { return h.append(p, plain, "o7"+long, "o8"+long) },
+		func() error { return h.deleteBefore(p, h.end-3) },
+		func() error { return h.append(p, plain, "o9"+long+long, "p0") },
+		func() error { return h.idempotent(p, "p1") },
+		func() error { return h.append(p, plain, "p2"+long) },
+		func() error { return h.truncateTo(p, h.end-1) },
+		func() error { return h.append(p, plain, "p3"+long, "p4"+long, "p5"+long) },
+		func() error { return h.append(p, plain, "p6"+long, "p7"+long) },
+		func() error { return h.idempotent(p, "p8") },
 		func() error { return l.Close() },
 	}
 	for _, step := range steps {
@@ -386,8 +401,16 @@ func TestPowerCutAfterKill(t *testing.T) {
 
 func everyOperation(t *testing.T, policy Sync, after func(*vfs.Mem, uint64) *vfs.Mem) {
 	whole := vfs.NewMem()
+	var recycled atomic.Int64
+	whole.SetHook(func(op vfs.Op) error {
+		if op.Kind == vfs.OpRename && strings.HasSuffix(op.Name, spareSuffix) {
+			recycled.Add(1)
+		}
+		return nil
+	})
 	require.NoError(t, newHistory(policy).scenario(whole))
 	total := whole.Ops()
+	require.GreaterOrEqual(t, recycled.Load(), int64(3), "files used again")
 	t.Logf("%d operations, first seed %d", total, *crashSeed)
 	for n := int64(1); n <= 2*(total+5); n++ {
 		// Every operation twice: not done at all, and done in part.

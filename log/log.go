@@ -506,9 +506,10 @@ func (l *Log) Close() error {
 }
 
 // populate asks for the pages ahead of the active segment's end to be present, so
-// that appends meet no page faults. Only the appender calls it.
+// that appends meet no page faults, unless the segment is small: its pages would be
+// written to the disk too. Only the appender calls it.
 func (l *Log) populate(s *segment) {
-	if s.end.Load()+populateBytes/2 < s.populated || s.populated >= s.allocated || !s.pin() {
+	if s.end.Load() < firstChunkBytes || s.end.Load()+populateBytes/2 < s.populated || s.populated >= s.allocated || !s.pin() {
 		return
 	}
 	s.populated = min(s.allocated, s.end.Load()+populateBytes)

@@ -51,6 +51,8 @@ type Partition struct {
 	producers   *producers
 	unsynced    []*segment // sealed, not known durable yet, oldest first
 	dirUnsynced bool       // a segment's directory entry may not be durable
+	spares      []*spare   // for the next segments
+	copies      copies
 	markers     BatchBuilder
 
 	kick    chan struct{} // capacity 1: work for the sync loop
@@ -282,6 +284,10 @@ func (p *Partition) release() (err error) {
 		err = errors.Join(err, s.closeFile())
 		s.unpin()
 	}
+	for _, s := range p.spares {
+		err = errors.Join(err, s.close())
+	}
+	p.spares = nil
 	return err
 }
 
@@ -304,6 +310,7 @@ func (p *Partition) close() (cleanStop, error) {
 	if err != nil {
 		return cleanStop{}, err
 	}
+	p.dropSpares()
 	active := p.active()
 	if err := active.file.Truncate(active.end.Load()); err != nil {
 		return cleanStop{}, p.fail(fmt.Errorf("cut %s to its end: %w", active.name(logSuffix), err))

@@ -210,10 +210,11 @@ func (p *Partition) rollLocked(base Offset, now time.Time) (*segment, error) {
 	if old.base == base {
 		return nil, fmt.Errorf("%w: it does not fit a segment of %d bytes", ErrTooLarge, p.capacity)
 	}
-	active, err := p.createSegment(base)
+	active, err := p.nextSegmentLocked(base)
 	if err != nil {
 		return nil, fmt.Errorf("roll %s: %w", p.name, err)
 	}
+	old.sealed = time.Now()
 	old.snapshot = p.producers.encodeSnapshot(now.UnixMilli())
 	p.unsynced = append(p.unsynced, old)
 	p.dirUnsynced = true

@@ -203,17 +203,20 @@ func (p *Partition) DeleteBefore(off Offset) error {
 	if high := p.HighWatermark(); off > high {
 		return fmt.Errorf("%w: delete before %d, but the high watermark of %s is %d", ErrOffsetOutOfRange, off, p.name, high)
 	}
-	// Segments that are not synced yet stay for the next time: so does all they
-	// need for a restart.
-	p.mu.Lock()
-	segments, unsynced := *p.segments.Load(), p.unsynced
-	p.mu.Unlock()
+	return p.moveStart(off)
+}
+
+// moveStart makes off, which is above the start and not above the high watermark,
+// the log start. Segments below it go even when they are not synced: a start that a
+// power cut leaves above the end makes an empty log. The caller holds syncMu.
+func (p *Partition) moveStart(off Offset) error {
+	segments := *p.segments.Load()
 	n := 0
-	for n+1 < len(segments) && segments[n+1].base <= off && !slices.Contains(unsynced, segments[n]) {
+	for n+1 < len(segments) && segments[n+1].base <= off {
 		n++
 	}
 	if n > 0 {
-		if err := p.ensureSnapshot(segments[n].base); err != nil {
+		if err := p.ensureSnapshot(segments[n-1], segments[n].base); err != nil {
 			return err
 		}
 	}
@@ -225,6 +228,7 @@ func (p *Partition) DeleteBefore(off Offset) error {
 	p.mu.Lock()
 	kept := slices.Clone((*p.segments.Load())[n:]) // appends may have added one
 	p.segments.Store(&kept)
+	p.unsynced = slices.DeleteFunc(slices.Clone(p.unsynced), func(s *segment) bool { return s.base < kept[0].base })
 	known := p.epochs.Load().deleteBefore(min(off, kept[0].base))
 	p.epochs.Store(&known)
 	aborted := p.aborted.Load().between(off, maxOffset)
@@ -234,11 +238,14 @@ func (p *Partition) DeleteBefore(off Offset) error {
 	return p.removeDropped(segments[:n])
 }
 
-// ensureSnapshot makes sure that producers can be rebuilt from the segment
-// with the given base on. The sync loop has written the snapshot, unless that
-// failed.
-func (p *Partition) ensureSnapshot(base Offset) error {
+// ensureSnapshot makes sure that producers can be rebuilt from the segment with the
+// given base on, the one after before. The sync loop has written the snapshot, unless
+// that failed or is still to come.
+func (p *Partition) ensureSnapshot(before *segment, base Offset) error {
 	name := path.Join(p.dir, offsetName(base, snapshotSuffix))
+	if before.snapshot != nil {
+		return replaceFile(p.files(), name, before.snapshot)
+	}
 	if b, err := readSmallFile(p.files(), name); err == nil {
 		if _, err := decodeSnapshot(b, p.options.ProducerExpiry); err == nil {
 			return nil
@@ -272,16 +279,45 @@ func (p *Partition) removeDropped(dropped []*segment) error {
 		return nil
 	}
 	var err error
+	var spares []*spare
 	for _, s := range dropped {
-		err = errors.Join(err, s.closeFile(), s.remove())
-		s.unpin()
+		made, removeErr := p.removeOrRetire(s, spares)
+		if made != nil {
+			spares = append(spares, made)
+		}
+		err = errors.Join(err, removeErr)
 	}
 	first := (*p.segments.Load())[0].base
 	_, snapshotErr := p.removeSnapshots(func(offset Offset) bool { return offset < first })
-	if err = errors.Join(err, snapshotErr, p.files().SyncDir(p.dir)); err != nil {
+	syncErr := p.files().SyncDir(p.dir)
+	if syncErr == nil {
+		p.keepSpares(spares)
+	} else {
+		for _, s := range spares {
+			p.discard(s)
+		}
+	}
+	if err = errors.Join(err, snapshotErr, syncErr); err != nil {
 		return fmt.Errorf("remove deleted segments of %s: %w", p.name, err)
 	}
 	return nil
+}
+
+// removeOrRetire removes a dropped segment's files, or keeps the large one as a
+// spare besides those in hand.
+func (p *Partition) removeOrRetire(s *segment, inHand []*spare) (made *spare, err error) {
+	if p.wantsSpare(s.end.Load(), inHand) {
+		made, err = s.retire()
+	}
+	if made != nil {
+		return made, s.removeIndexes()
+	}
+	if err != nil {
+		p.options.Logger.Warn("segment file is not kept as a spare", "segment", s.name(logSuffix), "error", err)
+	}
+	err = errors.Join(s.closeFile(), s.remove())
+	s.unpin()
+	return nil, err
 }
 
 // removeSnapshots removes the snapshots for which gone is true and returns the

@@ -49,7 +49,7 @@ func (p *Partition) listFiles() (files partitionFiles, err error) {
 			files.segments = append(files.segments, base)
 		} else if offset, ok := parseOffsetName(name, snapshotSuffix); ok {
 			files.snapshots = append(files.snapshots, offset)
-		} else if path.Ext(name) == temporarySuffix {
+		} else if ext := path.Ext(name); ext == temporarySuffix || ext == spareSuffix {
 			files.leftovers = append(files.leftovers, name)
 		}
 	}
@@ -223,7 +223,7 @@ func (o *opening) missing(end Offset) error {
 // done is true when the log ends before it.
 func (o *opening) misplaced(i int) (done bool, err error) {
 	s, expected := o.segments[i], o.segments[i-1].next
-	if found := s.scan(s.allocated, scanOptions{gaps: o.spec.Compact}); found.fault == nil && found.end == 0 {
+	if found := s.scan(s.allocated, scanOptions{gaps: o.spec.Compact, recycled: !o.state.adopt}); found.fault == nil && found.end == 0 {
 		// Left by a roll that failed, or emptied by the crash.
 		return false, o.dropSegments(i, i+1)
 	}
@@ -275,7 +275,8 @@ func (o *opening) scanSegment(s *segment, last bool) (scanned, error) {
 	}
 	var disagree error
 	found := s.scan(s.allocated, scanOptions{
-		gaps: o.spec.Compact && (!last || o.state.adopt),
+		gaps:     o.spec.Compact && (!last || o.state.adopt),
+		recycled: !o.state.adopt,
 		each: func(at int64, b *Batch) error {
 			disagree = o.checkEpoch(s, at, b)
 			return disagree

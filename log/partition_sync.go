@@ -47,7 +47,8 @@ func (p *Partition) wake() {
 
 // sealDelay is how long a sealed segment waits to be synced where the operating system
 // decides about that. A sync right behind the append path, of pages that it has just
-// written, takes half of its speed; by then much of it is on the disk already.
+// written, takes half of its speed. By then much of it is on the disk already, or it
+// was dropped, and its pages, which no sync has touched, are written again.
 const sealDelay = 5 * time.Second
 
 // syncLoop syncs when somebody waits for it, or when the interval is over.
@@ -56,23 +57,30 @@ func (p *Partition) syncLoop() {
 	interval.Stop()
 	defer interval.Stop()
 	for {
-		due := false
+		due, wait := false, time.Duration(0)
 		select {
 		case <-p.stop:
 			return
 		case <-interval.C:
 			p.armed.Store(false)
-			due = true
+			if p.spec.Sync != SyncByOS {
+				due = true
+			} else {
+				wait = p.syncSealed(time.Now())
+			}
 		case <-p.kick:
 			switch {
 			case p.spec.Sync == SyncAlways || p.wanted.Load() > p.durable.Load():
 				due = true
-			case p.sealed.Swap(false) && p.armed.CompareAndSwap(false, true):
-				interval.Reset(sealDelay)
+			case p.sealed.Swap(false):
+				wait = sealDelay
 			case p.spec.Sync > 0 && !p.armed.Load():
 				p.armed.Store(true)
 				interval.Reset(time.Duration(p.spec.Sync))
 			}
+		}
+		if wait > 0 && p.armed.CompareAndSwap(false, true) {
+			interval.Reset(wait)
 		}
 		if due {
 			p.syncMu.Lock()
@@ -82,6 +90,59 @@ func (p *Partition) syncLoop() {
 			p.finishSealed(sealed)
 		}
 	}
+}
+
+// syncSealed makes the segments durable that were sealed long enough ago, and returns
+// when the next one is due, or 0.
+func (p *Partition) syncSealed(now time.Time) (next time.Duration) {
+	p.syncMu.Lock()
+	p.mu.Lock()
+	failed, syncDir := p.failed.Load() != nil, p.dirUnsynced
+	var due []*segment
+	for _, s := range p.unsynced {
+		if wait := sealDelay - now.Sub(s.sealed); wait > 0 {
+			next = wait
+			break
+		}
+		due = append(due, s)
+	}
+	p.mu.Unlock()
+	if failed || len(due) == 0 {
+		p.syncMu.Unlock()
+		return next
+	}
+	err := p.syncFiles(due, syncDir)
+	if err == nil {
+		p.mu.Lock()
+		p.durable.Store(max(p.durable.Load(), int64(due[len(due)-1].next)))
+		p.unsynced = p.unsynced[len(due):]
+		p.mu.Unlock()
+	}
+	p.syncMu.Unlock()
+	if err == nil {
+		p.advanced()
+		p.finishSealed(due)
+	}
+	return next
+}
+
+// syncFiles syncs sealed segments and the directory. The caller holds syncMu.
+func (p *Partition) syncFiles(sealed []*segment, syncDir bool) error {
+	for _, s := range sealed {
+		// Other tools expect a segment to end with its last batch.
+		if err := s.file.Truncate(s.end.Load()); err != nil {
+			return p.fail(fmt.Errorf("cut %s to its end: %w", s.name(logSuffix), err))
+		}
+		if err := s.file.Sync(); err != nil {
+			return p.fail(fmt.Errorf("sync %s: %w", s.name(logSuffix), err))
+		}
+	}
+	if syncDir {
+		if err := p.files().SyncDir(p.dir); err != nil {
+			return p.fail(fmt.Errorf("sync directory %s: %w", p.dir, err))
+		}
+	}
+	return nil
 }
 
 // syncRound makes durable what is written when it begins. A new segment's
@@ -101,22 +162,11 @@ func (p *Partition) syncRound() (sealed []*segment, err error) {
 		return nil, nil
 	}
 
-	for _, s := range sealed {
-		// Other tools expect a segment to end with its last batch.
-		if err := s.file.Truncate(s.end.Load()); err != nil {
-			return nil, p.fail(fmt.Errorf("cut %s to its end: %w", s.name(logSuffix), err))
-		}
-		if err := s.file.Sync(); err != nil {
-			return nil, p.fail(fmt.Errorf("sync %s: %w", s.name(logSuffix), err))
-		}
-	}
 	if err := active.file.Sync(); err != nil {
 		return nil, p.fail(fmt.Errorf("sync %s: %w", active.name(logSuffix), err))
 	}
-	if syncDir {
-		if err := p.files().SyncDir(p.dir); err != nil {
-			return nil, p.fail(fmt.Errorf("sync directory %s: %w", p.dir, err))
-		}
+	if err := p.syncFiles(sealed, syncDir); err != nil {
+		return nil, err
 	}
 
 	p.mu.Lock()

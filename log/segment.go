@@ -1,6 +1,7 @@
 package log
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -22,9 +23,11 @@ const (
 	// is left.
 	populateBytes = 2 << 20
 
-	// From this size a batch is written by calls instead of copies into the map. A
-	// page that is new costs a fault to map and a flush of the address caches when
-	// the system writes it back; the calls cost some microseconds for the batch.
+	// From this size a batch is written by calls instead of copies into the map where
+	// its pages are not ready for these. A page that is new, or that the system has
+	// written back, costs a fault that takes longer than the copy, and a flush of the
+	// address caches when the system writes it back again; the calls cost some
+	// microseconds for the batch.
 	largeBatchBytes = 8 << 10
 )
 
@@ -58,12 +61,17 @@ type segment struct {
 	allocated     int64  // bytes of the file
 	chunk         int64  // how much to allocate next
 	populated     int64  // bytes asked to be present
+	recycled      int64  // bytes of the file when it was taken for this segment; what it held may still be there
+	warm          bool   // the pages of those bytes are as the last writes left them, for all we know
+	copies        *copies
 	since         time.Time
+	sealed        time.Time
 	lastBatch     int64                  // position of the last batch
 	sinceIndexed  int64                  // bytes since the last index entry
 	maxTimeOffset Offset                 // last offset of the batch with maxTime, or -1
 	header        [batchHeaderBytes]byte // what append writes; here since it would escape
 	length        [atLeaderEpoch - atBatchLength]byte
+	mark          [markBytes]byte
 	snapshot      []byte // producers at next, encoded when the segment was sealed
 
 	indexMu sync.Mutex // guards the indexes below
@@ -174,18 +182,29 @@ func (s *segment) fits(n int64, last Offset, segmentBytes int64) bool {
 	return end+n <= min(segmentBytes, int64(len(s.data))) && last-s.base <= math.MaxInt32
 }
 
-// append copies a batch to the end, stamped with base offset and epoch, and
-// publishes it. There must be room. The length comes last: until it is whole there
-// is no batch, only a copy that was cut off. A header written in one go could be
-// cut off inside the epoch, which no checksum covers.
+// append puts a batch at the end, stamped with base offset and epoch, and publishes
+// it. There must be room. The length comes last: until it is whole there is no
+// batch, only a copy that was cut off. A header written in one go could be cut off
+// inside the epoch, which no checksum covers.
 func (s *segment) append(b *Batch, base, last Offset, epoch LeaderEpoch) error {
 	at := s.end.Load()
+	end := at + int64(len(b.Bytes))
 	stampHeader(&s.header, b, base, epoch)
 	copy(s.length[:], s.header[atBatchLength:])
-	clear(s.header[atBatchLength:atLeaderEpoch])
-	write := s.mapping.Write
+	if at+markBytes <= s.recycled {
+		binary.BigEndian.PutUint32(s.header[atBatchLength:], endMark) // it stays until the length is there
+	} else {
+		clear(s.header[atBatchLength:atLeaderEpoch])
+	}
+	write, measured, start := s.mapping.Write, false, time.Time{}
 	if len(b.Bytes) >= largeBatchBytes {
-		write = s.mapping.WriteCall
+		start = time.Now()
+		if measured = s.warm && end+markBytes <= s.recycled && s.copies.wanted(start); !measured {
+			write = s.mapping.WriteCall
+		}
+	}
+	if err := s.markEnd(write, end); err != nil {
+		return err
 	}
 	if err := write(at+batchHeaderBytes, b.Bytes[batchHeaderBytes:]); err != nil {
 		return err
@@ -196,8 +215,12 @@ func (s *segment) append(b *Batch, base, last Offset, epoch LeaderEpoch) error {
 	if err := write(at+atBatchLength, s.length[:]); err != nil {
 		return err
 	}
+	if measured {
+		now := time.Now()
+		s.copies.took(end-at, now.Sub(start), now)
+	}
 	s.note(at, int64(len(b.Bytes)), last, b)
-	s.end.Store(at + int64(len(b.Bytes)))
+	s.end.Store(end)
 	return nil
 }
 

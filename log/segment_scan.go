@@ -10,8 +10,9 @@ import (
 
 // scanOptions say what a scan expects of a segment.
 type scanOptions struct {
-	gaps bool                           // offsets may be missing, as after compaction
-	each func(at int64, b *Batch) error // called for every good batch; may be nil
+	gaps     bool                           // offsets may be missing, as after compaction
+	recycled bool                           // what the file held before it became this segment may follow the end
+	each     func(at int64, b *Batch) error // called for every good batch; may be nil
 }
 
 // scanned is what a scan found: whole good batches up to end, and there either
@@ -66,7 +67,7 @@ func (s *segment) scan(size int64, o scanOptions) (found scanned) {
 		found.fault = err
 		// The pages may be what is bad: counting must not end the process either.
 		_ = vfs.Guard(func() error {
-			found.dirty = int64(len(bytes.TrimRight(s.data[found.end:size], "\x00")))
+			found.dirty = s.dirty(s.data[found.end:size], o)
 			return nil
 		})
 	}
@@ -82,6 +83,8 @@ func (s *segment) checkNext(rest []byte, found scanned, o scanOptions) (Batch, e
 	switch {
 	case err != nil && allZero(rest):
 		return Batch{}, nil
+	case o.recycled && (err != nil || b.Base < s.base) && endsBefore(rest, s.base):
+		return Batch{}, nil
 	case err != nil:
 		return Batch{}, err
 	case b.Base != found.next && !(o.gaps && b.Base > found.next):
@@ -94,6 +97,22 @@ func (s *segment) checkNext(rest []byte, found scanned, o scanOptions) (Batch, e
 		}
 	}
 	return b, nil
+}
+
+// dirty is how many bytes of rest, which begins with a batch that is not good, come
+// from this segment.
+func (s *segment) dirty(rest []byte, o scanOptions) int64 {
+	for at := 0; o.recycled; {
+		if endsBefore(rest[at:], s.base) {
+			return int64(at)
+		}
+		frame, err := frameBatch(rest[at:])
+		if err != nil {
+			break
+		}
+		at += len(frame)
+	}
+	return int64(len(bytes.TrimRight(rest, "\x00")))
 }
 
 // allZero tells whether b holds zeros only.

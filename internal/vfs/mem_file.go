@@ -152,11 +152,17 @@ func (f *memFile) Map(size int64) (Mapping, error) {
 	return m, nil
 }
 
+func (f *memFile) Adopt(mapping Mapping) {
+	f.mem.mu.Lock()
+	defer f.mem.mu.Unlock()
+	mapping.(*memMapping).name = f.name
+}
+
 // memMapping is a mapped file of a Mem.
 type memMapping struct {
 	mem  *Mem
 	node *memNode
-	name string
+	name string // of the file that made or adopted it
 	data []byte // nil after Unmap; written under Mem.mu only
 }
 

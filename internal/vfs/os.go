@@ -140,6 +140,17 @@ func (f *osFile) Map(size int64) (Mapping, error) {
 	return m, nil
 }
 
+func (f *osFile) Adopt(mapping Mapping) {
+	m := mapping.(*osMapping)
+	m.file.mu.Lock()
+	delete(m.file.views, m)
+	m.file.mu.Unlock()
+	m.file = f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.views[m] = struct{}{}
+}
+
 // control calls do with the file's descriptor, which stays open meanwhile.
 func (f *osFile) control(op string, do func(fd uintptr) error) error {
 	conn, err := f.SyscallConn()

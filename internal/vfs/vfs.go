@@ -46,6 +46,10 @@ type File interface {
 	// Map maps the first size bytes for reading and writing. size may exceed
 	// the file's present length; only allocated bytes may be touched.
 	Map(size int64) (Mapping, error)
+	// Adopt makes m, a mapping of this very file that another descriptor made and
+	// nobody uses at the moment, a mapping of this descriptor: WriteCall goes
+	// through it, and Sync covers what was written.
+	Adopt(m Mapping)
 }
 
 // Mapping is a mapped file. It stays valid after the file is closed.
