@@ -39,6 +39,14 @@ func (e epochs) before(off Offset) LeaderEpoch {
 	return epoch
 }
 
+// endOf returns where the first epoch after the given one starts, or end.
+func (e epochs) endOf(epoch LeaderEpoch, end Offset) Offset {
+	if i := sort.Search(len(e), func(i int) bool { return e[i].Epoch > epoch }); i < len(e) {
+		return e[i].Start
+	}
+	return end
+}
+
 // last returns the newest epoch; ok is false when there is none.
 func (e epochs) last() (epoch LeaderEpoch, ok bool) {
 	if len(e) == 0 {

@@ -27,6 +27,7 @@ type Log struct {
 	compressors   compressors
 	decoders      decoders
 	ownersChanged signal
+	topicsChanged signal
 
 	populating chan *segment // pinned; segments whose next pages are to be present
 	stop       chan struct{} // ends the goroutine counted by stopped
@@ -281,6 +282,7 @@ func (l *Log) Create(topic string, spec TopicSpec) error {
 	l.mu.Lock()
 	l.topics[topic] = &topicPartitions{spec: spec, partitions: opened}
 	l.mu.Unlock()
+	defer l.topicsChanged.broadcast()
 	for _, p := range opened {
 		p.producers.setOwners(l.owners)
 		p.run()
@@ -339,6 +341,7 @@ func (l *Log) Delete(topic string) error {
 		gone := l.topics[topic]
 		delete(l.topics, topic)
 		l.mu.Unlock()
+		defer l.topicsChanged.broadcast()
 		for _, p := range gone.partitions {
 			p.halt()
 			p.syncMu.Lock()
@@ -388,6 +391,10 @@ func (l *Log) removeTopic(topic string, names []string) error {
 	}
 	return l.writeRegistry(topic, nil)
 }
+
+// TopicsChanged returns a channel that is closed when a topic is made or deleted, or
+// gains partitions, after the call.
+func (l *Log) TopicsChanged() <-chan struct{} { return l.topicsChanged.wait() }
 
 // Topics walks the topics by name.
 func (l *Log) Topics() iter.Seq2[string, TopicSpec] {

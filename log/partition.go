@@ -144,6 +144,14 @@ func (p *Partition) PositionAt(off Offset) (Position, error) {
 	return Position{Offset: off, Epoch: p.epochs.Load().before(off)}, nil
 }
 
+// EndOfEpoch is the end of what was written in a leader epoch or before: the offset of
+// the first record of a later one, or else the end. A position of that epoch beyond
+// it is of a log that was truncated since.
+func (p *Partition) EndOfEpoch(epoch LeaderEpoch) Offset {
+	end := Offset(p.end.Load())
+	return min(p.epochs.Load().endOf(epoch, end), end)
+}
+
 func (p *Partition) checkRange(off Offset) error {
 	if start, end := p.Start(), Offset(p.end.Load()); off < start || off > end {
 		return fmt.Errorf("%w: %s has no offset %d, only [%d, %d]", ErrOffsetOutOfRange, p.name, off, start, end)
@@ -173,9 +181,11 @@ func (p *Partition) OpenTransactions() []OpenTransaction {
 	return open
 }
 
-// OnAdvance registers f to be called, without locks held, after the end, the high
-// watermark or the last stable offset moved. f must not block. The result
-// unregisters it; a call that has begun may still be running then.
+// OnAdvance registers f to be called after the end, the high watermark or the last
+// stable offset moved, after records were deleted, and after the partition failed or
+// was closed: whenever a reader may learn something. f must neither block nor call
+// the partition. The result unregisters it; a call that has begun may still be
+// running then.
 func (p *Partition) OnAdvance(f func()) (cancel func()) {
 	entry := &f
 	p.mu.Lock()
@@ -190,7 +200,7 @@ func (p *Partition) OnAdvance(f func()) (cancel func()) {
 
 func (p *Partition) setCallbacksLocked(callbacks []*func()) { p.callbacks.Store(&callbacks) }
 
-// advanced tells whoever waits that something moved. The caller holds no lock.
+// advanced tells whoever waits that there is something to learn.
 func (p *Partition) advanced() {
 	p.progress.broadcast()
 	for _, f := range *p.callbacks.Load() {
@@ -255,7 +265,7 @@ func (p *Partition) fail(cause error) error {
 	if p.failed.CompareAndSwap(nil, &cause) {
 		p.options.Logger.Error("partition is offline", "partition", p.name.String(), "error", cause)
 	}
-	p.progress.broadcast()
+	p.advanced()
 	return p.offline()
 }
 
@@ -274,7 +284,7 @@ func (p *Partition) halt() (first bool) {
 		close(p.stop)
 	}
 	p.stopped.Wait()
-	p.progress.broadcast()
+	p.advanced()
 	return first
 }
 

@@ -234,7 +234,7 @@ func (p *Partition) moveStart(off Offset) error {
 	aborted := p.aborted.Load().between(off, maxOffset)
 	p.aborted.Store(&aborted)
 	p.mu.Unlock()
-	p.progress.broadcast() // readers below the start have something to learn
+	p.advanced() // readers below the start have something to learn
 	return p.removeDropped(segments[:n])
 }
 
