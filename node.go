@@ -31,12 +31,13 @@ type Node struct {
 	done      chan struct{} // closed when Close begins
 	closeOnce func() error
 
-	calls    sync.WaitGroup // calls that may still add to producers or jobs
+	calls    sync.WaitGroup // calls that may still add to producers, consumers or jobs
 	watchers sync.WaitGroup // one goroutine for each running job
 
 	mu        sync.Mutex // guards the fields below; a leaf
 	closed    bool
 	producers map[*producerHost]struct{}
+	consumers map[*consumerHost]struct{}
 	jobs      map[*stream.Job]*stream.Topology
 }
 
@@ -87,14 +88,16 @@ func (o Options) Open(dir string) (*Node, error) {
 		logger:    o.Logger,
 		done:      make(chan struct{}),
 		producers: map[*producerHost]struct{}{},
+		consumers: map[*consumerHost]struct{}{},
 		jobs:      map[*stream.Job]*stream.Topology{},
 	}
 	n.closeOnce = sync.OnceValue(n.close)
 	return n, nil
 }
 
-// Close stops the running jobs after a last checkpoint, closes the producers,
-// which sends what they have queued, and lets go of the directory. Its error has
+// Close stops the running jobs after a last checkpoint, closes the consumers, which
+// commits what their programs have finished, and the producers, which sends what they
+// have queued, and lets go of the directory. Its error has
 // that of each job that could not be stopped so; one that had failed before told
 // those who waited for it. It is safe to repeat and returns the first result.
 func (n *Node) Close() error { return n.closeOnce() }
@@ -103,11 +106,12 @@ func (n *Node) close() error {
 	n.mu.Lock()
 	n.closed = true
 	n.mu.Unlock()
-	n.calls.Wait() // from here on nothing is added to jobs or producers
+	n.calls.Wait() // from here on nothing is added to jobs, producers or consumers
 
 	n.mu.Lock()
 	jobs := slices.Collect(maps.Keys(n.jobs))
 	producers := slices.Collect(maps.Keys(n.producers))
+	consumers := slices.Collect(maps.Keys(n.consumers))
 	n.mu.Unlock()
 
 	var errs []error
@@ -122,6 +126,9 @@ func (n *Node) close() error {
 		}
 	}
 	n.watchers.Wait()
+	for _, c := range consumers {
+		errs = append(errs, c.close())
+	}
 	for _, p := range producers {
 		errs = append(errs, p.close())
 	}

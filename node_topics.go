@@ -99,6 +99,10 @@ func (n *Node) Delete(ctx context.Context, topics ...Named) error {
 		if err := n.plane.Log().Delete(t.Name()); err != nil {
 			return fmt.Errorf("thalweg: delete topic %q: %w", t.Name(), err)
 		}
+		// Once more, of what consumers have committed meanwhile.
+		if err := n.plane.ForgetTopic(ctx, t.Name()); err != nil {
+			return fmt.Errorf("thalweg: delete topic %q: forget the positions of its consumers: %w", t.Name(), err)
+		}
 	}
 	return nil
 }

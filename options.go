@@ -21,6 +21,9 @@ type Options struct {
 	// Log.Now unless Producer.Now says otherwise.
 	Producer topic.ProducerOptions
 
+	// Consumer configures the consumers that Node.Consumer and Node.Subscribe make.
+	Consumer topic.ConsumerOptions
+
 	// State keeps the stores of stateful steps. Nil means state.Disk with 64 MiB
 	// of block cache, or state.Memory for a node without a directory or with a
 	// file system of its own.
@@ -77,6 +80,9 @@ func (o Options) withDefaults(inMemory bool) (Options, error) {
 	}
 	if o.Producer.Now == nil {
 		o.Producer.Now = o.Log.Now
+	}
+	if o.Consumer.Logger == nil {
+		o.Consumer.Logger = o.Logger
 	}
 	if inMemory && o.Log.SegmentBytes == 0 {
 		o.Log.SegmentBytes = memorySegmentBytes

@@ -17,6 +17,15 @@
 // error is definite (the record is not in the log and never will be) unless it
 // matches [ErrUnknown].
 //
+// # What a consumer promises
+//
+// The consumers of a group share the partitions of its topics: each is read by one of
+// them at a time, from the group's position on. A position belongs to a membership: a
+// consumer that has lost a partition cannot move its position any more, also when the
+// partition comes back. Under AtLeastOnce a record is delivered again only after its
+// owner was lost, or ended before it had committed; under AtMostOnce never. Wherever
+// a consumer does not go on where its group was, it tells: see [Reset].
+//
 // # What a reader sees
 //
 // Unless the topic is declared Uncommitted, only committed records below the
@@ -30,8 +39,12 @@
 //	sequence of the next batch  = number of records written so far (modulo 2^31), under
 //	                              the producer's name where it has one
 //	memory of batches not done  <= ProducerOptions.MemoryBytes
+//	what is committed by itself <= what the loop of the program has finished
 //
 // # Lock order
+//
+// A consumer's commitMu, its mu. Under mu nothing is awaited, proposed or called back;
+// commitMu is held while a commit is written.
 //
 // A partitionQueue's mu is a leaf: under it nothing is awaited, written,
 // encoded by a codec or called back. The same goes for sender.mu; the two are

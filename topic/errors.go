@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/thalweg/thalweg/internal/group"
 	"github.com/thalweg/thalweg/log"
 )
 
@@ -13,8 +14,8 @@ var (
 	// they are not.
 	ErrUnknown = errors.New("topic: outcome unknown")
 
-	// ErrClosed is returned by the methods of a closed producer.
-	ErrClosed = errors.New("topic: producer is closed")
+	// ErrClosed is returned by the methods of a closed producer or consumer.
+	ErrClosed = errors.New("topic: closed")
 
 	// ErrTimeout is matched where a record was not written within
 	// ProducerOptions.DeliveryTimeout. It never will be, unless ErrUnknown matches too.
@@ -30,6 +31,31 @@ var (
 	// ErrNoKey is matched where a record has no key and one is needed: to
 	// delete, for a condition on its version, and for a topic with its own PartitionBy.
 	ErrNoKey = errors.New("topic: record has no key")
+
+	// ErrNoPosition says that a group has no position in a partition, and
+	// ConsumerOptions.NoReset is set.
+	ErrNoPosition = errors.New("topic: the group has no position")
+
+	// ErrTruncated says that the records before a group's position are not those it
+	// has read, and ConsumerOptions.NoReset is set.
+	ErrTruncated = errors.New("topic: the log was truncated")
+
+	// ErrNotAssigned says that a consumer does not read the partition at present.
+	ErrNotAssigned = errors.New("topic: the partition is not assigned to this consumer")
+
+	// ErrStale is matched where a position is refused, because the consumer does not
+	// own the partition any more, or not since when it read it. Others have it.
+	ErrStale = group.ErrStale
+
+	// ErrStaticInUse says that a consumer with this static id is in the group.
+	ErrStaticInUse = group.ErrStaticInUse
+
+	// ErrUnknownGroup says that there is no such group.
+	ErrUnknownGroup = group.ErrUnknown
+
+	// ErrGroupInUse says that a group has consumers, so that its positions cannot be
+	// reset and it cannot be deleted.
+	ErrGroupInUse = group.ErrNotEmpty
 )
 
 // CodecError reports a key or value that its codec could not encode or decode.

@@ -159,6 +159,25 @@ func (d *decoder[K, V]) record(it *log.RecordIterator, partition int) (Record[K,
 	return r, nil
 }
 
+// typed is record for one that was read as it is stored.
+func (d *decoder[K, V]) typed(raw Record[[]byte, []byte]) (Record[K, V], error) {
+	r := Record[K, V]{
+		NoKey: raw.NoKey, Deleted: raw.Deleted, Time: raw.Time, Headers: raw.Headers, Partition: raw.Partition, Offset: raw.Offset,
+	}
+	var err error
+	if !r.NoKey {
+		if r.Key, err = d.keys.Decode(raw.Key); err != nil {
+			return Record[K, V]{}, d.decodeError(&r, "key", reflect.TypeFor[K](), err)
+		}
+	}
+	if !r.Deleted {
+		if r.Value, err = d.values.Decode(raw.Value); err != nil {
+			return Record[K, V]{}, d.decodeError(&r, "value", reflect.TypeFor[V](), err)
+		}
+	}
+	return r, nil
+}
+
 func (d *decoder[K, V]) decodeError(r *Record[K, V], part string, t reflect.Type, err error) error {
 	return &CodecError{Topic: d.topic, Partition: r.Partition, Offset: r.Offset, Part: part, Type: t.String(), Err: err}
 }
