@@ -3,8 +3,10 @@ package thalweg_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -129,6 +131,43 @@ func TestCloseEndsReaders(t *testing.T) {
 	<-first
 	require.NoError(t, node.Close())
 	require.ErrorIs(t, <-ended, thalweg.ErrClosed)
+}
+
+// TestDeleteRecords shows that records before a position go from the partitions named,
+// or from all of them.
+func TestDeleteRecords(t *testing.T) {
+	ctx := t.Context()
+	node, err := thalweg.Open("")
+	require.NoError(t, err)
+	defer node.Close()
+	events := topic.New[string, int]("events").Partitions(2).PartitionBy(func(k string, n int) int { return len(k) - 1 })
+	p, err := node.Producer(events)
+	require.NoError(t, err)
+	for i := range 10 {
+		_, _, err := p.SendRecord(ctx, topic.Record[string, int]{Key: []string{"a", "bb"}[i%2], Value: i, Time: time.UnixMilli(int64(i))})
+		require.NoError(t, err)
+	}
+	left := func() (values []int) {
+		for r, err := range node.ReadToEnd(ctx, events, topic.Start()) {
+			require.NoError(t, err)
+			values = append(values, r.Value)
+		}
+		slices.Sort(values)
+		return values
+	}
+	require.NoError(t, node.DeleteRecords(ctx, events, topic.Offset(2), 1))
+	require.Equal(t, []int{0, 2, 4, 5, 6, 7, 8, 9}, left())
+	require.NoError(t, node.DeleteRecords(ctx, events, topic.Offset(1)))
+	require.Equal(t, []int{2, 4, 5, 6, 7, 8, 9}, left(), "what is gone already is no error")
+	require.NoError(t, node.DeleteRecords(ctx, events, topic.At(time.UnixMilli(6))))
+	require.Equal(t, []int{6, 7, 8, 9}, left())
+	outside, is := errors.AsType[*topic.OffsetError](node.DeleteRecords(ctx, events, topic.Offset(6)))
+	require.True(t, is)
+	require.EqualValues(t, 6, outside.Offset)
+	require.NoError(t, node.DeleteRecords(ctx, events, topic.End()))
+	require.Empty(t, left())
+	require.ErrorIs(t, node.DeleteRecords(ctx, events, topic.End(), 2), log.ErrUnknownTopic)
+	require.ErrorIs(t, node.DeleteRecords(ctx, topic.New[string, int]("no"), topic.End()), log.ErrUnknownTopic)
 }
 
 // Creating twice is one topic; other settings are refused by name, and Delete

@@ -107,6 +107,51 @@ func (n *Node) Delete(ctx context.Context, topics ...Named) error {
 	return nil
 }
 
+// DeleteRecords drops the records before a position from the given partitions of t, or
+// from all of them. Readers see at once that they are gone; the space comes back
+// segment by segment. A position at or below the first record changes nothing;
+// topic.End() is behind the last committed record, so what an open transaction wrote
+// stays. A record that is not there yet is a *topic.OffsetError.
+//
+// A job that has yet to read the records fails when it comes to them.
+func (n *Node) DeleteRecords(ctx context.Context, t Named, before topic.Position, partitions ...int) error {
+	leave, err := n.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	fail := func(err error) error { return fmt.Errorf("thalweg: delete records of topic %q: %w", t.Name(), err) }
+	if len(partitions) == 0 {
+		spec, ok := n.plane.Log().Spec(t.Name())
+		if !ok {
+			return fail(log.ErrUnknownTopic)
+		}
+		for i := range spec.Partitions {
+			partitions = append(partitions, i)
+		}
+	}
+	for _, i := range partitions {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p, err := n.plane.Log().Partition(log.TopicPartition{Topic: t.Name(), Partition: log.PartitionID(i)})
+		if err != nil {
+			return fail(err)
+		}
+		to, err := before.Resolve(p)
+		if outside, ok := errors.AsType[*topic.OffsetError](err); ok && outside.Offset <= outside.Start {
+			continue
+		}
+		if err == nil {
+			err = p.DeleteBefore(to)
+		}
+		if err != nil {
+			return fail(err)
+		}
+	}
+	return nil
+}
+
 // Producer returns a producer for t, which it creates where it does not exist.
 // Whoever asked for it closes it; Node.Close closes those that are left.
 func (n *Node) Producer[K, V any](t topic.Topic[K, V]) (*topic.Producer[K, V], error) {

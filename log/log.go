@@ -30,7 +30,7 @@ type Log struct {
 	topicsChanged signal
 
 	populating chan *segment // pinned; segments whose next pages are to be present
-	stop       chan struct{} // ends the goroutine counted by stopped
+	stop       chan struct{} // ends the goroutines counted by stopped
 	stopped    sync.WaitGroup
 
 	// admin serialises creating, deleting, checkpoints' counterparts and closing.
@@ -88,6 +88,9 @@ func Open(dir string, o Options) (_ *Log, err error) {
 		return nil, err
 	}
 	l.stopped.Go(l.populateLoop)
+	if o.RetentionCheckInterval > 0 {
+		l.stopped.Go(l.retentionLoop)
+	}
 	for p := range l.Partitions() {
 		p.run()
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -352,6 +353,8 @@ func (r *modelRun) step() error {
 			m.durable = m.end()
 		}
 		return err
+	case k < 91:
+		return r.retain(TopicSpec{RetentionBytes: 1 + r.random.Int64N(2000)})
 	case k < 92:
 		r.note("checkpoint")
 		return r.log.Checkpoint()
@@ -359,6 +362,28 @@ func (r *modelRun) step() error {
 		r.compare()
 		return nil
 	}
+}
+
+// retain applies settings, which the topic does not have by itself, so that nothing is
+// dropped at another time.
+func (r *modelRun) retain(spec TopicSpec) error {
+	m := &r.model
+	r.p.syncMu.Lock()
+	defer r.p.syncMu.Unlock()
+	before, to := m.start, r.p.firstWanted(spec, time.Now())
+	r.note("retain %d bytes, from %d", spec.RetentionBytes, to)
+	require.LessOrEqual(r, to, max(m.stable(), before))
+	if to <= before {
+		return nil
+	}
+	m.start = to
+	if err := r.p.moveStart(to); err != nil {
+		m.start = before
+		return deletionCut{err, to}
+	}
+	bytes, segments := r.p.Size()
+	require.True(r, segments == 1 || bytes >= spec.RetentionBytes)
+	return nil
 }
 
 // deletionCut is a deletion that failed: the start may have moved.

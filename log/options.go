@@ -12,6 +12,7 @@ import (
 const (
 	defaultSegmentBytes   = 64 << 20
 	defaultSegmentAge     = 7 * 24 * time.Hour
+	defaultRetentionCheck = 5 * time.Minute
 	defaultIndexInterval  = 4 << 10
 	defaultMaxBatchBytes  = 16 << 20
 	defaultProducerExpiry = 7 * 24 * time.Hour
@@ -24,9 +25,9 @@ type Options struct {
 	// FS is where the files are. Nil means the operating system's file system.
 	FS vfs.FS
 
-	// Now is the wall clock, for the age of segments and producers and the time
-	// in markers. Nil means time.Now. A clock that jumps makes a segment roll or
-	// a producer expire early or late, and nothing else.
+	// Now is the wall clock, for the age of records, segments and producers and the
+	// time in markers. Nil means time.Now. A clock that jumps makes a segment roll, a
+	// producer expire or retention drop records early or late, and nothing else.
 	Now func() time.Time
 
 	// SegmentBytes is the size at which a segment is sealed, for topics that do
@@ -37,6 +38,11 @@ type Options struct {
 	// Zero means 7 days, negative means never. The age starts anew with the
 	// process.
 	SegmentAge time.Duration
+
+	// RetentionCheckInterval is the time between two looks for records that are older
+	// than their topics keep them. Zero means 5 minutes, negative means never: then
+	// age alone drops nothing.
+	RetentionCheckInterval time.Duration
 
 	// IndexIntervalBytes is how many bytes of batches share an index entry. Zero
 	// means 4 KiB.
@@ -76,6 +82,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.SegmentAge == 0 {
 		o.SegmentAge = defaultSegmentAge
+	}
+	if o.RetentionCheckInterval == 0 {
+		o.RetentionCheckInterval = defaultRetentionCheck
 	}
 	if o.IndexIntervalBytes == 0 {
 		o.IndexIntervalBytes = defaultIndexInterval

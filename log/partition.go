@@ -43,7 +43,10 @@ type Partition struct {
 
 	// syncMu serialises what writes files beside appending: syncing, truncating,
 	// deleting and closing. It is taken before mu.
-	syncMu sync.Mutex
+	syncMu  sync.Mutex
+	deleted Deleted
+	told    Deleted          // the part of it that was logged
+	holds   []*func() Offset // of retention
 
 	// mu serialises appends.
 	mu          sync.Mutex
@@ -59,6 +62,7 @@ type Partition struct {
 	wanted  atomic.Int64  // offset below which somebody wants all to be durable
 	armed   atomic.Bool   // the interval's timer runs
 	sealed  atomic.Bool   // a segment was sealed that nobody syncs by itself
+	rolled  atomic.Bool   // retention has something to look at
 	stop    chan struct{}
 	stopped sync.WaitGroup
 
@@ -108,6 +112,15 @@ func (p *Partition) End() Position {
 // HighWatermark is the first offset readers do not see yet. Under SyncAlways that
 // is the first one not durable, else the end.
 func (p *Partition) HighWatermark() Offset { return Offset(p.high.Load()) }
+
+// Size is the number of bytes and of segments that hold the records.
+func (p *Partition) Size() (bytes int64, segments int) {
+	all := *p.segments.Load()
+	for _, s := range all {
+		bytes += s.end.Load()
+	}
+	return bytes, len(all)
+}
 
 // LastStable is the first offset readers of committed data do not see yet: that
 // of the oldest open transaction, and never above the high watermark.
@@ -294,6 +307,8 @@ func (p *Partition) release() (err error) {
 		err = errors.Join(err, s.closeFile())
 		s.unpin()
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, s := range p.spares {
 		err = errors.Join(err, s.close())
 	}

@@ -176,6 +176,7 @@ func (p *Partition) appendLocked(b *Batch, now time.Time) (base, last Offset, er
 	if active.end.Load() == 0 {
 		active.since = now
 	}
+	active.appended.Store(now.UnixMilli())
 	if err := active.append(b, base, last, p.epoch); err != nil {
 		return 0, 0, p.fail(fmt.Errorf("write to %s: %w", active.name(logSuffix), err))
 	}
@@ -221,6 +222,7 @@ func (p *Partition) rollLocked(base Offset, now time.Time) (*segment, error) {
 	grown := append(slices.Clip(segments), active)
 	p.segments.Store(&grown)
 	// The sealed segment is synced, cut and indexed off the append path.
+	p.rolled.Store(p.spec.RetentionBytes > 0)
 	if p.spec.Sync == SyncByOS {
 		p.sealed.Store(true)
 		p.wake()

@@ -234,6 +234,11 @@ func (p *Partition) moveStart(off Offset) error {
 	aborted := p.aborted.Load().between(off, maxOffset)
 	p.aborted.Store(&aborted)
 	p.mu.Unlock()
+	p.deleted.Records += int64(off) - before
+	for _, s := range segments[:n] {
+		p.deleted.Segments++
+		p.deleted.Bytes += s.end.Load()
+	}
 	p.advanced() // readers below the start have something to learn
 	return p.removeDropped(segments[:n])
 }

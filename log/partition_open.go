@@ -114,6 +114,7 @@ func (o *opening) openSegments() (err error) {
 		if err != nil {
 			return err
 		}
+		s.appended.Store(o.options.Now().UnixMilli())
 		o.segments = append(o.segments, s)
 	}
 	return nil
@@ -250,6 +251,9 @@ func (o *opening) trustSeal(s *segment) bool {
 	s.end.Store(made.size)
 	s.next, s.maxTimeOffset, s.lastBatch = made.next, made.maxTimeOffset, made.lastBatch
 	s.maxTime.Store(made.maxTime)
+	if made.appended != neverAppended {
+		s.appended.Store(made.appended)
+	}
 	if made.size > 0 && !s.endsWith(made) {
 		return false
 	}

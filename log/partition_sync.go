@@ -79,6 +79,9 @@ func (p *Partition) syncLoop() {
 				interval.Reset(time.Duration(p.spec.Sync))
 			}
 		}
+		if p.rolled.Swap(false) {
+			p.retain()
+		}
 		if wait > 0 && p.armed.CompareAndSwap(false, true) {
 			interval.Reset(wait)
 		}

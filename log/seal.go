@@ -16,7 +16,7 @@ import (
 //	at  size  field
 //	 0     8  magic "thalwegS"
 //	 8     4  crc32c of [12, end)
-//	12     4  format version: 1
+//	12     4  format version: 2; version 1 ended before byte 92
 //	16     8  base offset
 //	24     8  next offset, the one after the last batch
 //	32     8  bytes of the segment
@@ -28,10 +28,11 @@ import (
 //	80     8  position of the last batch
 //	88     4  flags: bit 0 offsets are missing in the segment, bit 1 between it and
 //	          the next one; others zero, checked
+//	92     8  wall clock of the last append, greatest int64 where it is not known
 const (
 	sealMagic   = "thalwegS"
-	sealVersion = 1
-	sealBytes   = 92
+	sealVersion = 2
+	sealBytes   = 100
 
 	sealGaps     = 1 // flags
 	sealGapAfter = 2
@@ -39,6 +40,10 @@ const (
 
 // noTime is the greatest time of a segment without data records.
 const noTime = math.MinInt64
+
+// neverAppended is the time of the last append where that is not known: no bound for
+// the times of the records.
+const neverAppended = math.MaxInt64
 
 // seal describes a segment that no longer changes.
 type seal struct {
@@ -52,6 +57,7 @@ type seal struct {
 	lastBatch     int64 // its position
 	gaps          bool
 	gapAfter      bool
+	appended      int64 // wall clock of the last append, or neverAppended
 }
 
 // fileSum is the length and checksum of a file.
@@ -86,12 +92,13 @@ func (s seal) encode() []byte {
 		flags |= sealGapAfter
 	}
 	b = binary.BigEndian.AppendUint32(b, flags)
+	b = binary.BigEndian.AppendUint64(b, uint64(s.appended))
 	binary.BigEndian.PutUint32(b[8:], crc32.Checksum(b[12:], castagnoli))
 	return b
 }
 
 func decodeSeal(b []byte) (seal, error) {
-	if len(b) != sealBytes || string(b[:8]) != sealMagic {
+	if len(b) < 16 || string(b[:8]) != sealMagic {
 		return seal{}, errors.New("it does not look like a seal")
 	}
 	if stored, computed := binary.BigEndian.Uint32(b[8:]), crc32.Checksum(b[12:], castagnoli); stored != computed {
@@ -99,6 +106,9 @@ func decodeSeal(b []byte) (seal, error) {
 	}
 	if version := binary.BigEndian.Uint32(b[12:]); version != sealVersion {
 		return seal{}, fmt.Errorf("%w: seal has version %d, known is %d", ErrVersion, version, sealVersion)
+	}
+	if len(b) != sealBytes {
+		return seal{}, fmt.Errorf("it has %d bytes, a seal has %d", len(b), sealBytes)
 	}
 	sumAt := func(at int) fileSum {
 		return fileSum{size: binary.BigEndian.Uint32(b[at:]), sum: binary.BigEndian.Uint32(b[at+4:])}
@@ -115,6 +125,7 @@ func decodeSeal(b []byte) (seal, error) {
 		lastBatch:     int64(binary.BigEndian.Uint64(b[80:])),
 		gaps:          b[91]&sealGaps != 0,
 		gapAfter:      b[91]&sealGapAfter != 0,
+		appended:      int64(binary.BigEndian.Uint64(b[92:])),
 	}
 	if flags := binary.BigEndian.Uint32(b[88:]); flags&^(sealGaps|sealGapAfter) != 0 {
 		return seal{}, fmt.Errorf("%w: seal has flags %#x", ErrVersion, flags)

@@ -47,7 +47,8 @@ type segment struct {
 
 	present atomic.Int64 // bytes up to which pages may be made present; stored by the appender
 
-	maxTime atomic.Int64 // greatest time of a data record, or noTime; stored by the appender
+	maxTime  atomic.Int64 // greatest time of a data record, or noTime; stored by the appender
+	appended atomic.Int64 // wall clock of the last append in ms, or of the opening where that was not known; stored by the appender
 
 	// Offsets may be missing in it, or between it and the next segment, as after
 	// compaction. Both are found when the segment is opened and never change:
@@ -84,6 +85,7 @@ type segment struct {
 func newSegment(fs vfs.FS, dir string, base Offset, indexInterval int64) *segment {
 	s := &segment{fs: fs, dir: dir, base: base, indexInterval: indexInterval, next: base, maxTimeOffset: -1, loaded: true}
 	s.maxTime.Store(noTime)
+	s.appended.Store(neverAppended)
 	s.pins.Store(1)
 	return s
 }
@@ -270,6 +272,7 @@ func (s *segment) writeIndexes(aborted abortedTransactions) error {
 		maxTime: s.maxTime.Load(), maxTimeOffset: s.maxTimeOffset,
 		index: sumOf(offsets), timeIndex: sumOf(times), txnIndex: sumOf(txns),
 		lastBatch: s.lastBatch, gaps: s.gaps, gapAfter: s.gapAfter,
+		appended: s.appended.Load(),
 	}
 	s.seal = &made
 	s.indexMu.Unlock()

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"path"
+	"slices"
+	"time"
 
 	"github.com/thalweg/thalweg/internal/vfs"
 )
@@ -39,6 +41,7 @@ type spare struct {
 	file    vfs.File
 	mapping vfs.Mapping
 	size    int64
+	since   time.Time
 	warm    bool // its pages are as the last writes left them, for all we know
 }
 
@@ -65,7 +68,7 @@ func (s *segment) retire() (*spare, error) {
 
 func (s *segment) asSpare() (*spare, error) {
 	// The descriptor is closed once the segment was synced.
-	made := &spare{name: s.name(logSuffix) + spareSuffix, file: s.file, mapping: s.mapping, warm: s.file != nil}
+	made := &spare{name: s.name(logSuffix) + spareSuffix, file: s.file, mapping: s.mapping, warm: s.file != nil, since: time.Now()}
 	if made.file == nil {
 		file, err := s.fs.Open(s.name(logSuffix))
 		if err != nil {
@@ -167,12 +170,21 @@ func (p *Partition) discard(s *spare) {
 }
 
 // dropSpares removes all spares.
-func (p *Partition) dropSpares() {
+func (p *Partition) dropSpares() { p.dropSparesBefore(time.Now()) }
+
+// dropSparesBefore removes the spares that nobody has needed since a time.
+func (p *Partition) dropSparesBefore(limit time.Time) {
+	var gone []*spare
 	p.mu.Lock()
-	spares := p.spares
-	p.spares = nil
+	p.spares = slices.DeleteFunc(p.spares, func(s *spare) bool {
+		old := !s.since.After(limit)
+		if old {
+			gone = append(gone, s)
+		}
+		return old
+	})
 	p.mu.Unlock()
-	for _, s := range spares {
+	for _, s := range gone {
 		p.discard(s)
 	}
 }

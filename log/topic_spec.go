@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 )
 
 // TopicSpec is what a topic is created with.
@@ -17,6 +18,15 @@ type TopicSpec struct {
 	// SegmentBytes is the size at which a segment is sealed. Zero means
 	// Options.SegmentBytes.
 	SegmentBytes int64
+
+	// RetentionAge is how long records are kept, by their own time; one that is ahead
+	// of the clock counts as that of its appending. Whole segments go, so that records
+	// stay as long as a younger one in their segment. Zero means for ever.
+	RetentionAge time.Duration
+
+	// RetentionBytes is how much of a partition is kept, at least: its oldest segment
+	// goes once the others have as much. Zero means everything.
+	RetentionBytes int64
 
 	// Compact asks for the newest record of each key only. It is recorded with
 	// the topic; nothing compacts yet.
@@ -60,6 +70,11 @@ var settings = []setting{
 	{id: 3, name: "Compact", max: 1,
 		get: func(s *TopicSpec) int64 { return boolSetting(s.Compact) }, set: func(s *TopicSpec, v int64) { s.Compact = v != 0 },
 		print: printBool},
+	{id: 4, name: "RetentionAge", max: math.MaxInt64,
+		get: func(s *TopicSpec) int64 { return int64(s.RetentionAge) }, set: func(s *TopicSpec, v int64) { s.RetentionAge = time.Duration(v) },
+		print: func(v int64) any { return time.Duration(v) }},
+	{id: 5, name: "RetentionBytes", max: math.MaxInt64,
+		get: func(s *TopicSpec) int64 { return s.RetentionBytes }, set: func(s *TopicSpec, v int64) { s.RetentionBytes = v }},
 	{id: 10, name: "Compression", max: int64(Zstd),
 		get: func(s *TopicSpec) int64 { return int64(s.Compression.orNone()) }, set: func(s *TopicSpec, v int64) { s.Compression = Compression(v) },
 		print: func(v int64) any { return Compression(v) }},

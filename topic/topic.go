@@ -136,6 +136,28 @@ func (t Topic[K, V]) AppendTime() Topic[K, V] {
 	return t
 }
 
+// Retain sets how long records are kept, by their own time. Older ones go by whole
+// segments, so some stay longer; a time in the future counts as that of the sending.
+// Without it nothing is dropped for its age.
+func (t Topic[K, V]) Retain(d time.Duration) Topic[K, V] {
+	if d <= 0 {
+		return t.fault("Retain(%v): give a positive duration, or leave the call out to keep records for ever", d)
+	}
+	t.spec.RetentionAge = d
+	return t
+}
+
+// RetainBytes sets how much of each partition is kept, at least: its oldest segment
+// goes once the others have n bytes together. Without it nothing is dropped for its
+// size.
+func (t Topic[K, V]) RetainBytes(n int64) Topic[K, V] {
+	if n < 1 {
+		return t.fault("RetainBytes(%d): give a positive size, or leave the call out to keep everything", n)
+	}
+	t.spec.RetentionBytes = n
+	return t
+}
+
 // Uncommitted lets reads of the topic see records of open and of aborted
 // transactions. Without it they never do.
 func (t Topic[K, V]) Uncommitted() Topic[K, V] {
