@@ -40,6 +40,10 @@ const (
 	kindGroup
 	kindNamedProducer
 	kindForgetProducer
+	kindTxnOwnerBegin
+	kindTxnOwnerEnd
+	kindTxnCommit
+	kindTxnAbort
 )
 
 // nodeStart says that the process that wrote all entries before is gone: its
@@ -175,6 +179,14 @@ func decodeEntry(b []byte) (entry, error) {
 		e = namedProducer{d.string()}
 	case kindForgetProducer:
 		e = forgetProducer{d.string()}
+	case kindTxnOwnerBegin:
+		e = txnOwnerBegin{d.string(), d.uint()}
+	case kindTxnOwnerEnd:
+		e = txnOwnerEnd{log.ProducerID(d.int())}
+	case kindTxnCommit:
+		e = txnCommit{log.ProducerID(d.int()), d.int(), d.ends(), d.positions()}
+	case kindTxnAbort:
+		e = txnAbort{log.ProducerID(d.int())}
 	case kindSnapshot:
 		e = snapshotPart{int(d.int32()), int(d.int32()), d.bytes()}
 	default:

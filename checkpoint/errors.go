@@ -34,6 +34,13 @@ var (
 	// metadata log all the same.
 	ErrUnknown = errors.New("checkpoint: outcome unknown")
 
+	// ErrFenced says that the owner of a transaction is over: a newer one has its name,
+	// its transaction was open for too long, or it was aborted by name.
+	ErrFenced = errors.New("checkpoint: the owner of the transaction is over")
+
+	// ErrNoTransaction says that none is open, or none of that name.
+	ErrNoTransaction = errors.New("checkpoint: no such transaction")
+
 	// ErrVersion says that the metadata log was written by a later version.
 	ErrVersion = errors.New("checkpoint: unknown format version in the metadata log")
 

@@ -12,7 +12,7 @@ import (
 type step struct {
 	name  string
 	fault bool // it may never happen: a world in which only faults can is at rest
-	world *world
+	world explorable
 	err   error // a violation met on the way
 }
 

@@ -31,8 +31,15 @@ type exploration struct {
 	violation            *violation // the first met, on a shortest history; nil when there is none
 }
 
+// explorable is a world: a state of everything that takes part in a protocol.
+type explorable interface {
+	key(b []byte) []byte // tells it from others
+	steps() []step       // all that can happen next
+	rest() error         // checks it where nothing but faults can happen
+}
+
 // explore walks every history of a world, breadth first.
-func explore(w *world) exploration {
+func explore(w explorable) exploration {
 	type visited struct {
 		parent int32
 		name   string
@@ -41,11 +48,11 @@ func explore(w *world) exploration {
 		x        exploration
 		seen     = map[[16]byte]struct{}{}
 		all      []visited
-		frontier = []*world{w}
+		frontier = []explorable{w}
 		ids      = []int32{0}
 		buf      []byte
 	)
-	visit := func(w *world, parent int32, name string) (id int32, fresh bool) {
+	visit := func(w explorable, parent int32, name string) (id int32, fresh bool) {
 		buf = w.key(buf[:0])
 		sum := sha256.Sum256(buf)
 		k := [16]byte(sum[:16])
@@ -70,7 +77,7 @@ func explore(w *world) exploration {
 	}
 	visit(w, -1, "")
 	for len(frontier) > 0 {
-		var next []*world
+		var next []explorable
 		var nextIDs []int32
 		for i, w := range frontier {
 			atRest := true

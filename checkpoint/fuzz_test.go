@@ -10,7 +10,7 @@ import (
 
 // What decodes as an entry encodes to the same bytes.
 func FuzzDecodeEntry(f *testing.F) {
-	for _, e := range slices.Concat(someEntries(), groupEntries(), namedEntries()) {
+	for _, e := range slices.Concat(someEntries(), groupEntries(), namedEntries(), txnEntries()) {
 		f.Add(encodeEntry(nil, e))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -28,7 +28,7 @@ func FuzzDecodeEntry(f *testing.F) {
 // that the fuzzer gets past it.
 func FuzzDecodeSnapshot(f *testing.F) {
 	l := newMetaLog()
-	for _, e := range slices.Concat(someEntries(), groupEntries(), namedEntries()) {
+	for _, e := range slices.Concat(someEntries(), groupEntries(), namedEntries(), txnEntries()) {
 		l.apply(e)
 		b := encodeSnapshot(nil, l.m)
 		f.Add(b[:len(b)-4])
@@ -54,7 +54,7 @@ func sealed(body []byte) []byte {
 // snapshot taken anywhere.
 func FuzzReplay(f *testing.F) {
 	var all []byte
-	for _, e := range slices.Concat(namedEntries(), groupEntries(), someEntries()) {
+	for _, e := range slices.Concat(txnEntries(), namedEntries(), groupEntries(), someEntries()) {
 		b := encodeEntry(nil, e)
 		all = append(append(all, byte(len(b))), b...)
 	}

@@ -56,6 +56,7 @@ type metadata struct {
 	completed    []completion
 	groups       *group.State // consumer groups and their positions
 	named        namedProducers
+	txnOwners    map[log.ProducerID]txnOwner // live ones, by the first id of their block
 }
 
 // job is what the metadata log knows of a job.
@@ -115,6 +116,7 @@ func newMetadata(r rules) *metadata {
 		jobs:      map[string]*job{},
 		groups:    group.NewState(),
 		named:     newNamedProducers(),
+		txnOwners: map[log.ProducerID]txnOwner{},
 	}
 }
 
@@ -144,6 +146,15 @@ func (m *metadata) apply(index int64, e entry) result {
 	case forgetProducer:
 		m.named.forget(e.name)
 		return result{}
+	case txnOwnerBegin:
+		return m.txnOwnerBegin(e)
+	case txnOwnerEnd:
+		delete(m.txnOwners, e.first)
+		return result{}
+	case txnCommit:
+		return m.txnCommit(index, e)
+	case txnAbort:
+		return m.txnAbort(e)
 	case producerEnd:
 		delete(m.producers, e.id)
 		return result{}
@@ -167,6 +178,7 @@ func (m *metadata) apply(index int64, e entry) result {
 
 func (m *metadata) nodeStart(e nodeStart) result {
 	clear(m.producers)
+	clear(m.txnOwners)
 	for _, j := range m.jobs {
 		if j.live {
 			if e.unclean && len(j.suspects) < maxSuspects {
@@ -348,14 +360,15 @@ func (m *metadata) owner(id log.ProducerID) (first log.ProducerID, over, known b
 	if id >= m.nextBlock {
 		return first, false, false
 	}
-	_, live := m.owners[first]
-	return first, !live, true
+	_, job := m.owners[first]
+	_, txns := m.txnOwners[first]
+	return first, !job && !txns, true
 }
 
 // verdict is what the metadata log says of a transaction.
 //
 //	undecided ──▶ committed   a Complete names it while its owner is live
-//	          └─▶ aborted     its owner ended before
+//	          └─▶ aborted     its owner ended before, or an entry aborted it
 type verdict uint8
 
 const (
@@ -375,10 +388,19 @@ func (m *metadata) verdict(id log.ProducerID) verdict {
 	if slices.ContainsFunc(m.completed, func(c completion) bool { return c.txn == id }) {
 		return committed
 	}
-	if _, over, known := m.owner(id); known && over {
+	first, over, known := m.owner(id)
+	if known && over {
 		return aborted
 	}
+	if o, ok := m.txnOwners[first]; ok {
+		return o.verdict(id)
+	}
 	return undecided
+}
+
+// completedBy tells whether a completed transaction is of a job.
+func (m *metadata) completedBy(id log.ProducerID, job string) bool {
+	return slices.ContainsFunc(m.completed, func(c completion) bool { return c.txn == id && c.job == job })
 }
 
 // clone returns an independent copy that shares reports and ends, which nothing changes.
@@ -388,6 +410,7 @@ func (m *metadata) clone() *metadata {
 	c.completed = slices.Clone(m.completed)
 	c.groups = m.groups.Clone()
 	c.named = m.named.clone()
+	c.txnOwners = maps.Clone(m.txnOwners)
 	c.jobs = make(map[string]*job, len(m.jobs))
 	for name, j := range m.jobs {
 		k := *j

@@ -58,6 +58,7 @@ type Plane struct {
 	now    func() time.Time
 
 	groups *groupWatch
+	txns   *transactors
 
 	cancel context.CancelFunc // ends the goroutines counted by wg
 	wg     sync.WaitGroup
@@ -120,6 +121,7 @@ func Open(dir string, o PlaneOptions) (*Plane, error) {
 		sessions: map[string]*Session{},
 		cutAfter: snapshotAfter,
 		groups:   newGroupWatch(o.GroupRetention),
+		txns:     newTransactors(),
 	}
 	if p.now == nil {
 		p.now = time.Now
@@ -140,6 +142,7 @@ func Open(dir string, o PlaneOptions) (*Plane, error) {
 		p.wg.Go(func() { p.syncLoop(ctx, every) })
 	}
 	p.wg.Go(func() { p.groupLoop(ctx) })
+	p.wg.Go(func() { p.txnLoop(ctx) })
 	return p, nil
 }
 
@@ -166,7 +169,7 @@ func (p *Plane) recover(segmentBytes int64) (err error) {
 	}
 	p.log.SetOwners(p)
 	for part := range p.log.Partitions() {
-		if err := p.settle(part); err != nil {
+		if err := p.settle(part, ""); err != nil {
 			return err
 		}
 		// Every id is durable in the metadata log before it is used.
@@ -287,13 +290,29 @@ func (p *Plane) append(e entry) (result, int64, error) {
 	p.stateMu.Lock()
 	defer p.stateMu.Unlock()
 	r := p.state.apply(index, e)
-	if c, ok := e.(complete); ok && r.err == nil && !r.repeat && len(c.ends) > 0 {
-		p.unmarked[index] = struct{}{}
-	}
-	if g, ok := e.(groupEntry); ok && r.err == nil {
-		p.groups.applied(g.command, r.groups)
+	if r.err == nil && !r.repeat {
+		p.acceptedLocked(index, e, r)
 	}
 	return r, index, nil
+}
+
+// acceptedLocked notes what follows from an entry beside the state. stateMu is held.
+func (p *Plane) acceptedLocked(index int64, e entry, r result) {
+	switch e := e.(type) {
+	case complete:
+		if len(e.ends) > 0 {
+			p.unmarked[index] = struct{}{}
+		}
+	case txnCommit:
+		if len(e.ends) > 0 {
+			p.unmarked[index] = struct{}{}
+		}
+		for _, c := range e.positions {
+			p.groups.applied(c, false)
+		}
+	case groupEntry:
+		p.groups.applied(e.command, r.groups)
+	}
 }
 
 // writeLocked appends the record of one entry. proposeMu is held.
@@ -334,8 +353,10 @@ func (p *Plane) failure() error {
 	return p.failed
 }
 
-// settle ends the open transactions of a partition that are decided.
-func (p *Plane) settle(part *log.Partition) error {
+// settle ends the open transactions of a partition that are decided. Once others are at
+// work it commits those of a job alone: the entry of another may not be durable yet, and
+// who proposed it writes the markers when it is.
+func (p *Plane) settle(part *log.Partition, job string) error {
 	open := part.OpenTransactions()
 	if len(open) == 0 {
 		return nil
@@ -346,6 +367,9 @@ func (p *Plane) settle(part *log.Partition) error {
 	}
 	p.stateMu.RLock()
 	ends := p.state.endings(ids)
+	if job != "" {
+		ends = slices.DeleteFunc(ends, func(e ending) bool { return e.commit && !p.state.completedBy(e.txn, job) })
+	}
 	p.stateMu.RUnlock()
 	for _, e := range ends {
 		if err := p.end(part, e); err != nil {
@@ -559,6 +583,7 @@ func (p *Plane) close() error {
 	}
 	p.cancel()
 	p.wg.Wait()
+	err = errors.Join(err, p.closeTransactors())
 	if p.failure() == nil {
 		err = errors.Join(err, p.SyncAll(context.Background()))
 	}

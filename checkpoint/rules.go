@@ -11,6 +11,7 @@ type rules struct {
 	admitEnded       bool // leaders accept batches of owners that are over
 	compareNOnly     bool // reports and outcomes are matched by n alone
 	alignNOnly       bool // and barriers
+	commitEnded      bool // apply commits a plain transaction that is decided, or whose owner is over
 }
 
 // same tells whether a and b name the same checkpoint.

@@ -153,7 +153,7 @@ func (p *Plane) startJob(o JobOptions) (*Session, error) {
 	}
 	s.first, s.base = r.first, r.base
 	for part := range p.log.Partitions() {
-		if err := p.settle(part); err != nil {
+		if err := p.settle(part, o.Name); err != nil {
 			return nil, err
 		}
 	}
@@ -480,7 +480,7 @@ func (s *Session) abort(writers []*Writer) error {
 		return fmt.Errorf("end attempt %d of job %q: %w", s.attempt, s.opts.Name, err)
 	}
 	for _, w := range writers {
-		err = errors.Join(err, s.p.settle(w.part))
+		err = errors.Join(err, s.p.settle(w.part, s.opts.Name))
 	}
 	return err
 }

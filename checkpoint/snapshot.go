@@ -29,6 +29,7 @@ const snapshotVersion = 1
 const (
 	sectionGroups         = 1 // consumer groups: see appendGroups
 	sectionNamedProducers = 2
+	sectionTxnOwners      = 3
 )
 
 // snapshotPartBytes bounds one part, well below the largest batch a log accepts.
@@ -68,6 +69,9 @@ func encodeSnapshot(b []byte, m *metadata) []byte {
 	}
 	if len(m.named.byName) > 0 {
 		b = appendSection(b, sectionNamedProducers, appendNamedProducers(nil, m.named))
+	}
+	if len(m.txnOwners) > 0 {
+		b = appendSection(b, sectionTxnOwners, appendTxnOwners(nil, m.txnOwners))
 	}
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[from:], castagnoli))
 }
@@ -151,6 +155,8 @@ func decodeSnapshot(b []byte, index int64) (*metadata, error) {
 			}
 		case tag == sectionNamedProducers:
 			m.named = section.namedProducers()
+		case tag == sectionTxnOwners:
+			m.txnOwners = section.txnOwners()
 		default:
 			return nil, fmt.Errorf("%w: section %d of a snapshot", ErrVersion, tag)
 		}
