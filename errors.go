@@ -10,6 +10,9 @@ var (
 	// this process or in another.
 	ErrLocked = errors.New("thalweg: directory is in use")
 
+	// ErrNoTransaction is returned by AbortTransaction where the owner has none open.
+	ErrNoTransaction = errors.New("thalweg: no open transaction")
+
 	// ErrFormat is returned by Open for a directory whose format this version
 	// does not know, or that holds something other than a node.
 	ErrFormat = errors.New("thalweg: directory has an unknown format")

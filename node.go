@@ -16,6 +16,7 @@ import (
 	"github.com/thalweg/thalweg/log"
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/stream"
+	"github.com/thalweg/thalweg/topic"
 )
 
 // Node is one open directory, or one that is kept in memory. Its methods may be
@@ -39,6 +40,7 @@ type Node struct {
 	producers map[*producerHost]struct{}
 	consumers map[*consumerHost]struct{}
 	jobs      map[*stream.Job]*stream.Topology
+	txs       []*topic.TxProducer // of Transact, not in use
 }
 
 // Open opens the node in dir with the default options, making the directory where

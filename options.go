@@ -24,6 +24,10 @@ type Options struct {
 	// Consumer configures the consumers that Node.Consumer and Node.Subscribe make.
 	Consumer topic.ConsumerOptions
 
+	// TransactionTimeout is how long a transaction of Transact may be open, by the
+	// clock Log.Now, before it is aborted. Zero means 1 minute.
+	TransactionTimeout time.Duration
+
 	// State keeps the stores of stateful steps. Nil means state.Disk with 64 MiB
 	// of block cache, or state.Memory for a node without a directory or with a
 	// file system of its own.
@@ -65,6 +69,9 @@ const (
 func (o Options) withDefaults(inMemory bool) (Options, error) {
 	if o.CacheBytes < 0 {
 		return o, fmt.Errorf("thalweg: Options.CacheBytes is %d: it must not be negative", o.CacheBytes)
+	}
+	if o.TransactionTimeout < 0 {
+		return o, fmt.Errorf("thalweg: Options.TransactionTimeout is %v: it must not be negative", o.TransactionTimeout)
 	}
 	if o.StateMemory < 0 {
 		return o, fmt.Errorf("thalweg: Options.StateMemory is %d: it must not be negative", o.StateMemory)

@@ -137,7 +137,11 @@ func (t *Transactor) Write(part *log.Partition, b *log.BatchBuilder) error {
 		t.p.txns.touch(t, part)
 	}
 	n := b.Len()
-	at, err := part.Write(b.Finish(log.Producer{ID: t.txn.id, Sequence: w.sequence, Transactional: true}))
+	batch, err := part.Encode(b, log.Producer{ID: t.txn.id, Sequence: w.sequence, Transactional: true})
+	var at log.AppendResult
+	if err == nil {
+		at, err = part.Write(batch)
+	}
 	if err != nil {
 		t.txn.spoil()
 		if errors.Is(err, log.ErrFenced) { // the partition may know before this does

@@ -28,6 +28,17 @@ var (
 	// one first.
 	ErrNameInUse = errors.New("topic: a producer of this name is open")
 
+	// ErrFenced is matched by the errors of a TxProducer that is over: a newer one has its
+	// name, its transaction was open for too long, or it was aborted by name. What it
+	// had open is aborted.
+	ErrFenced = errors.New("topic: fenced")
+
+	// ErrTxEnded is matched where a transaction is needed and none is open.
+	ErrTxEnded = errors.New("topic: no transaction is open")
+
+	// ErrTxOpen is returned by Begin while a transaction is open.
+	ErrTxOpen = errors.New("topic: a transaction is open")
+
 	// ErrNoKey is matched where a record has no key and one is needed: to
 	// delete, for a condition on its version, and for a topic with its own PartitionBy.
 	ErrNoKey = errors.New("topic: record has no key")

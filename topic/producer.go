@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
-	"time"
 
 	"github.com/thalweg/thalweg/log"
 	"github.com/thalweg/thalweg/topic/codec"
@@ -18,13 +16,7 @@ import (
 // Producers are idempotent: no record is stored twice. An error means that the
 // record is not in the log, unless it matches ErrUnknown.
 type Producer[K, V any] struct {
-	topic   Topic[K, V]
-	keys    codec.Codec[K]
-	values  codec.Codec[V]
-	absence absence // which keys are none
-	n       int     // partitions
-	byKey   func(key []byte, n int) int
-	now     func() time.Time
+	encoder[K, V]
 	node    Node
 	id      log.ProducerID
 	sender  *sender
@@ -33,15 +25,6 @@ type Producer[K, V any] struct {
 	closing  sync.Once
 	closeErr error // what Close returns; set under closing
 }
-
-// batchOverhead is what a batch of one record takes beside the record, at the most.
-const batchOverhead = 128
-
-// scratch is memory to encode one record in.
-type scratch struct{ key, value []byte }
-
-// maxScratchBytes is the capacity above which scratch is left to the collector.
-const maxScratchBytes = 1 << 20
 
 // NewProducer returns a producer for t on n, creating the topic if need be. ctx
 // bounds the wait for a producer id and nothing else. Close the producer when
@@ -96,13 +79,7 @@ func acquire(ctx context.Context, n Node, topic, name string) (log.ProducerID, e
 // newProducer returns a producer with resolved options.
 func newProducer[K, V any, P appender](n Node, t Topic[K, V], keys codec.Codec[K], values codec.Codec[V], id log.ProducerID, partitions []P, o ProducerOptions) *Producer[K, V] {
 	return &Producer[K, V]{
-		topic:   t,
-		keys:    keys,
-		values:  values,
-		absence: absenceOf[K](),
-		n:       len(partitions),
-		byKey:   t.ByKey(),
-		now:     o.Now,
+		encoder: newEncoder(t, keys, values, len(partitions), o.Now),
 		node:    n,
 		id:      id,
 		sender:  newSender(t.name, id, partitions, o),
@@ -197,51 +174,4 @@ func (p *Producer[K, V]) recycle(s *scratch) {
 	if cap(s.key)+cap(s.value) <= maxScratchBytes {
 		p.scratch.Put(s)
 	}
-}
-
-// encode encodes r into s, which the result refers to.
-func (p *Producer[K, V]) encode(s *scratch, r *Record[K, V]) (entry, error) {
-	e := entry{headers: r.Headers, partition: anyPartition}
-	var err error
-	if !r.NoKey && !absent(p.absence, &r.Key) {
-		if s.key, err = p.keys.Append(s.key[:0], r.Key); err != nil {
-			return e, p.encodeError("key", reflect.TypeFor[K](), err)
-		}
-		if e.key = s.key; e.key == nil {
-			e.key = []byte{} // nil would mean no key
-		}
-	}
-	if !r.Deleted {
-		if s.value, err = p.values.Append(s.value[:0], r.Value); err != nil {
-			return e, p.encodeError("value", reflect.TypeFor[V](), err)
-		}
-		if e.value = s.value; e.value == nil {
-			e.value = []byte{}
-		}
-	}
-	switch by := p.topic.partitionBy; {
-	case e.key == nil && r.Deleted:
-		return e, fmt.Errorf("%w: a tombstone of topic %q needs one", ErrNoKey, p.topic.name)
-	case e.key == nil && by != nil:
-		return e, fmt.Errorf("%w: the PartitionBy function of topic %q needs one", ErrNoKey, p.topic.name)
-	case by != nil:
-		if e.partition = by(r.Key, p.n); e.partition < 0 || e.partition >= p.n {
-			return e, fmt.Errorf("topic %q: PartitionBy chose partition %d of %d", p.topic.name, e.partition, p.n)
-		}
-	case e.key != nil:
-		e.partition = p.byKey(e.key, p.n)
-	}
-	switch {
-	case p.topic.eventTime != nil && !r.Deleted:
-		e.time = p.topic.eventTime(r.Value).UnixMilli()
-	case !r.Time.IsZero():
-		e.time = r.Time.UnixMilli()
-	default:
-		e.time = p.now().UnixMilli()
-	}
-	return e, nil
-}
-
-func (p *Producer[K, V]) encodeError(part string, t reflect.Type, err error) error {
-	return &CodecError{Topic: p.topic.name, Partition: -1, Offset: -1, Part: part, Type: t.String(), Err: err}
 }

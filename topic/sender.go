@@ -107,13 +107,17 @@ func (s *sender) put(ctx context.Context, e *entry, w want) (ticket, error) {
 }
 
 // checkSize refuses a record that is too large.
-func (s *sender) checkSize(e *entry) error {
-	if size := e.maxSize(); size > s.limit.bytes {
-		return &TooLargeError{Topic: s.topic, Size: size, Limit: s.limit.bytes, Setting: s.limit.setting}
+func (s *sender) checkSize(e *entry) error { return s.limit.check(s.topic, e, s.maxRecord()) }
+
+// check refuses a record of topic that exceeds the limit, or the topic's own, which is
+// maxRecord bytes of payload unless that is zero.
+func (l sizeLimit) check(topic string, e *entry, maxRecord int64) error {
+	if size := e.maxSize(); size > l.bytes {
+		return &TooLargeError{Topic: topic, Size: size, Limit: l.bytes, Setting: l.setting}
 	}
-	if most := s.maxRecord(); most != 0 {
-		if size := e.payload(); int64(size) > most {
-			return &TooLargeError{Topic: s.topic, Size: size, Limit: int(most), Setting: "the topic's MaxRecordBytes"}
+	if maxRecord != 0 {
+		if size := e.payload(); int64(size) > maxRecord {
+			return &TooLargeError{Topic: topic, Size: size, Limit: int(maxRecord), Setting: "the topic's MaxRecordBytes"}
 		}
 	}
 	return nil

@@ -31,13 +31,20 @@ type Topic[K, V any] struct {
 	spec        log.TopicSpec
 	uncommitted bool
 	faults      error // mistakes in the calls so far, joined
+
+	// declared is the same in two topics if records of one are encoded and placed as
+	// those of the other.
+	declared *declaration
 }
+
+// declaration has an address, and nothing else that counts.
+type declaration struct{ _ byte }
 
 // New declares a topic of one partition with the default codecs of K and V. A
 // name has 1 to 249 letters, digits, '.', '_' and '-'; names that begin with
 // "__" are reserved.
 func New[K, V any](name string) Topic[K, V] {
-	return Topic[K, V]{name: name, spec: log.TopicSpec{Partitions: 1}}
+	return Topic[K, V]{name: name, spec: log.TopicSpec{Partitions: 1}, declared: new(declaration)}
 }
 
 // KeyCodec makes c the codec of the keys.
@@ -45,7 +52,7 @@ func (t Topic[K, V]) KeyCodec(c codec.Codec[K]) Topic[K, V] {
 	if c == nil {
 		return t.fault("KeyCodec(nil): give a codec, or leave the call out for the default of %s", reflect.TypeFor[K]())
 	}
-	t.key = c
+	t.key, t.declared = c, new(declaration)
 	return t
 }
 
@@ -54,7 +61,7 @@ func (t Topic[K, V]) ValueCodec(c codec.Codec[V]) Topic[K, V] {
 	if c == nil {
 		return t.fault("ValueCodec(nil): give a codec, or leave the call out for the default of %s", reflect.TypeFor[V]())
 	}
-	t.value = c
+	t.value, t.declared = c, new(declaration)
 	return t
 }
 
@@ -65,7 +72,7 @@ func (t Topic[K, V]) EventTime(f func(V) time.Time) Topic[K, V] {
 	if f == nil {
 		return t.fault("EventTime(nil): give a function, or leave the call out for the time of sending")
 	}
-	t.eventTime = f
+	t.eventTime, t.declared = f, new(declaration)
 	return t
 }
 
@@ -171,7 +178,7 @@ func (t Topic[K, V]) PartitionBy(f func(k K, n int) int) Topic[K, V] {
 	if f == nil {
 		return t.fault("PartitionBy(nil): give a function, or leave the call out to partition by the hash of the key")
 	}
-	t.partitionBy = f
+	t.partitionBy, t.declared = f, new(declaration)
 	return t
 }
 
