@@ -28,12 +28,14 @@ func (osFS) Create(name string) (File, error) {
 
 func (osFS) Open(name string) (File, error) { return openOS(name, os.O_RDWR) }
 
+func (osFS) openReadOnly(name string) (File, error) { return openOS(name, os.O_RDONLY) }
+
 func openOS(name string, flags int) (File, error) {
 	f, err := os.OpenFile(filepath.FromSlash(name), flags, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	return &osFile{File: f, views: map[*osMapping]struct{}{}}, nil
+	return &osFile{File: f, writable: flags&os.O_RDWR != 0, views: map[*osMapping]struct{}{}}, nil
 }
 
 func (osFS) Remove(name string) error    { return os.Remove(filepath.FromSlash(name)) }
@@ -87,6 +89,7 @@ func (osFS) Lock(name string) (io.Closer, error) {
 // osFile is an open file of the operating system.
 type osFile struct {
 	*os.File
+	writable bool
 
 	mu    sync.Mutex              // guards the fields below
 	views map[*osMapping]struct{} // not unmapped yet
@@ -128,7 +131,7 @@ func (f *osFile) Map(size int64) (Mapping, error) {
 	}
 	m := &osMapping{file: f}
 	err := f.control("map", func(fd uintptr) (err error) {
-		m.data, err = mapFile(fd, int(size))
+		m.data, err = mapFile(fd, int(size), f.writable)
 		return err
 	})
 	if err != nil {

@@ -9,8 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func mapFile(fd uintptr, size int) ([]byte, error) {
-	return unix.Mmap(int(fd), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+func mapFile(fd uintptr, size int, writable bool) ([]byte, error) {
+	protection := unix.PROT_READ
+	if writable {
+		protection |= unix.PROT_WRITE
+	}
+	return unix.Mmap(int(fd), 0, size, protection, unix.MAP_SHARED)
 }
 
 func unmapFile(data []byte) error { return unix.Munmap(data) }

@@ -37,14 +37,18 @@ func allocate(f *os.File, _ uintptr, size int64) error {
 	return f.Truncate(size)
 }
 
-func mapFile(fd uintptr, size int) ([]byte, error) {
-	section, err := windows.CreateFileMapping(windows.Handle(fd), nil, windows.PAGE_READWRITE, uint32(uint64(size)>>32), uint32(size), nil)
+func mapFile(fd uintptr, size int, writable bool) ([]byte, error) {
+	protection, access := uint32(windows.PAGE_READONLY), uint32(windows.FILE_MAP_READ)
+	if writable {
+		protection, access = windows.PAGE_READWRITE, windows.FILE_MAP_READ|windows.FILE_MAP_WRITE
+	}
+	section, err := windows.CreateFileMapping(windows.Handle(fd), nil, protection, uint32(uint64(size)>>32), uint32(size), nil)
 	if err != nil {
 		return nil, err
 	}
 	// The view keeps the section.
 	defer windows.CloseHandle(section)
-	address, err := windows.MapViewOfFile(section, windows.FILE_MAP_READ|windows.FILE_MAP_WRITE, 0, 0, uintptr(size))
+	address, err := windows.MapViewOfFile(section, access, 0, 0, uintptr(size))
 	if err != nil {
 		return nil, err
 	}
