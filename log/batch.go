@@ -1,6 +1,7 @@
 package log
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -48,6 +49,9 @@ func ParseBatch(b []byte) (Batch, error) {
 	if errors.Is(err, ErrVersion) && verifyChecksum(batch) == nil {
 		return Batch{}, fmt.Errorf("%w: magic at byte %d is %d, but the checksum is that of a version %d batch",
 			ErrInvalidBatch, atMagic, batch[atMagic], magicV2)
+	}
+	if errors.Is(err, ErrVersion) {
+		err = cmp.Or(checkLegacy(batch), err)
 	}
 	if err != nil {
 		return Batch{}, err

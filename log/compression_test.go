@@ -148,7 +148,7 @@ func TestReadsWhatOthersCompressed(t *testing.T) {
 		compressed []byte
 	}{
 		"gzip":                   {Gzip, file("records.gz")},
-		"gzip in two members":    {Gzip, append(gzipped(t, records[:500]), gzipped(t, records[500:])...)},
+		"gzip in two members":    {Gzip, append(gzipped(records[:500]), gzipped(records[500:])...)},
 		"lz4":                    {LZ4, file("records.lz4")},
 		"lz4 with checksums":     {LZ4, file("records-sums.lz4")},
 		"lz4 of one large block": {LZ4, file("records-linked.lz4")},
@@ -242,12 +242,11 @@ func rawKmsgBatch(batch kmsg.RecordBatch) []byte {
 	return batch.AppendTo(nil)
 }
 
-func gzipped(t testing.TB, b []byte) []byte {
+func gzipped(b []byte) []byte {
 	var to bytes.Buffer
 	w := gzip.NewWriter(&to)
-	_, err := w.Write(b)
-	require.NoError(t, err)
-	require.NoError(t, w.Close())
+	_, _ = w.Write(b) // into memory
+	_ = w.Close()
 	return to.Bytes()
 }
 

@@ -5,6 +5,7 @@
 // partition takes encoded batches (see BatchBuilder) from any number of callers,
 // one at a time, and gives them to any number of Readers, who see them in place.
 // Format and layout are Kafka's, byte for byte; docs/formats.md says what is ours.
+// OpenReadOnly reads a directory of ours or of a broker as it lies.
 //
 // # What is promised
 //

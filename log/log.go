@@ -19,9 +19,10 @@ import (
 // Log is all partitions below one directory. Its methods may be called
 // concurrently.
 type Log struct {
-	dir     string
-	options Options // resolved
-	lock    io.Closer
+	dir      string
+	options  Options // resolved
+	readOnly bool    // from OpenReadOnly
+	lock     io.Closer
 
 	builders      sync.Pool // of *BatchBuilder
 	compressors   compressors
@@ -65,15 +66,7 @@ func Open(dir string, o Options) (_ *Log, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{
-		dir:        dir,
-		options:    o,
-		populating: make(chan *segment, 16),
-		stop:       make(chan struct{}),
-		topics:     make(map[string]*topicPartitions),
-	}
-	l.decoders.limit = o.MaxDecompressedBytes
-	l.builders.New = func() any { return new(BatchBuilder) }
+	l := newLog(dir, o)
 	if err := vfs.MkdirAllDurable(o.FS, dir); err != nil {
 		return nil, fmt.Errorf("log: open %s: %w", dir, err)
 	}
@@ -81,9 +74,7 @@ func Open(dir string, o Options) (_ *Log, err error) {
 		return nil, fmt.Errorf("log: open %s: %w", dir, err)
 	}
 	if err := l.open(); err != nil {
-		for p := range l.Partitions() {
-			_ = p.release()
-		}
+		_ = l.releaseAll()
 		_ = l.lock.Close()
 		return nil, err
 	}
@@ -95,6 +86,28 @@ func Open(dir string, o Options) (_ *Log, err error) {
 		p.run()
 	}
 	return l, nil
+}
+
+func newLog(dir string, o Options) *Log {
+	l := &Log{
+		dir:        dir,
+		options:    o,
+		populating: make(chan *segment, 16),
+		stop:       make(chan struct{}),
+		topics:     make(map[string]*topicPartitions),
+	}
+	l.decoders.limit = o.MaxDecompressedBytes
+	l.builders.New = func() any { return new(BatchBuilder) }
+	return l
+}
+
+// releaseAll lets go of the files of all partitions, for a log that is not opened or
+// was only read.
+func (l *Log) releaseAll() (err error) {
+	for p := range l.Partitions() {
+		err = errors.Join(err, p.release())
+	}
+	return err
 }
 
 func (l *Log) open() (err error) {
@@ -249,7 +262,8 @@ func (l *Log) OwnersChanged() { l.ownersChanged.broadcast() }
 // others it is ErrTopicExists, naming the fields.
 //
 // Partition directories of that name that are there already, copied from a Kafka
-// broker say, are adopted with all they hold, provided that none of it is damaged.
+// broker say, are adopted with all they hold, provided that none of it is damaged. A
+// tail that a crash tore is cut off, and told by Partition.Recovery.
 func (l *Log) Create(topic string, spec TopicSpec) error {
 	if err := ValidateName(topic); err != nil {
 		return err
@@ -261,6 +275,9 @@ func (l *Log) Create(topic string, spec TopicSpec) error {
 	defer l.admin.Unlock()
 	if l.isClosed {
 		return ErrClosed
+	}
+	if l.readOnly {
+		return fmt.Errorf("create topic %q: %w", topic, ErrReadOnly)
 	}
 	if has, ok := l.registry[topic]; ok {
 		if has.Deleting {
@@ -301,7 +318,7 @@ func (l *Log) createPartitions(topic string, spec TopicSpec) (opened []*Partitio
 		if err := files.MkdirAll(p.dir); err != nil {
 			return opened, err
 		}
-		if err := p.open(openState{start: -1, adopt: true}); err != nil {
+		if err := p.open(openState{recoveryPoint: -1, start: -1, adopt: true}); err != nil {
 			return opened, err
 		}
 		opened = append(opened, p)
@@ -331,6 +348,9 @@ func (l *Log) Delete(topic string) error {
 	defer l.admin.Unlock()
 	if l.isClosed {
 		return ErrClosed
+	}
+	if l.readOnly {
+		return fmt.Errorf("delete topic %q: %w", topic, ErrReadOnly)
 	}
 	entry, ok := l.registry[topic]
 	if !ok {
@@ -432,6 +452,9 @@ func (l *Log) Partition(tp TopicPartition) (*Partition, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: %q", ErrUnknownTopic, tp.Topic)
 	}
+	if l.readOnly && (tp.Partition < 0 || int(tp.Partition) >= len(t.partitions) || t.partitions[tp.Partition] == nil) {
+		return nil, fmt.Errorf("%w: %s has no directory %s", ErrUnknownTopic, l.dir, tp)
+	}
 	if tp.Partition < 0 || int(tp.Partition) >= len(t.partitions) {
 		return nil, fmt.Errorf("%w: %q has partitions 0 to %d, not %d", ErrUnknownTopic, tp.Topic, len(t.partitions)-1, tp.Partition)
 	}
@@ -446,7 +469,7 @@ func (l *Log) Partitions() iter.Seq[*Partition] {
 		l.mu.RUnlock()
 		for _, name := range slices.Sorted(maps.Keys(topics)) {
 			for _, p := range topics[name].partitions {
-				if !yield(p) {
+				if p != nil && !yield(p) {
 					return
 				}
 			}
@@ -458,6 +481,9 @@ func (l *Log) Partitions() iter.Seq[*Partition] {
 // recovery scans from there, and where it starts. It costs nothing while neither
 // moved, else four syncs for all partitions together. It does not sync data.
 func (l *Log) Checkpoint() error {
+	if l.readOnly {
+		return nil
+	}
 	l.checkpointMu.Lock()
 	defer l.checkpointMu.Unlock()
 	recoveryPoints, starts := make(map[TopicPartition]Offset), make(map[TopicPartition]Offset)
@@ -497,6 +523,13 @@ func (l *Log) Close() error {
 	l.isClosed = true
 	close(l.stop)
 	l.stopped.Wait()
+	if l.readOnly {
+		for p := range l.Partitions() {
+			p.halt()
+		}
+		l.closeErr = l.releaseAll()
+		return l.closeErr
+	}
 	stops := make(map[TopicPartition]cleanStop)
 	var errs []error
 	for p := range l.Partitions() {

@@ -261,6 +261,9 @@ func (p *Partition) usable() error {
 	if p.closed.Load() {
 		return ErrClosed
 	}
+	if p.log.readOnly {
+		return fmt.Errorf("%w: %s", ErrReadOnly, p.name)
+	}
 	return p.offline()
 }
 

@@ -10,10 +10,11 @@ import (
 
 // openState is what the files beside the partition directories say of a partition.
 type openState struct {
-	recoveryPoint Offset // all below is known durable
+	recoveryPoint Offset // all below is known durable; -1 when unknown
 	start         Offset // log start, -1 when unknown
 	stop          cleanStop
 	stopped       bool // stop is valid
+	recycled      bool // for a reader: what a file held before may follow its end
 	adopt         bool // the directory is not ours yet: refuse all damage in it
 }
 
@@ -90,7 +91,7 @@ func (p *Partition) openAs(state openState) (err error) {
 		}
 	}()
 	steps := []func() error{
-		o.openSegments, o.readEpochs, o.checkSegments, o.checkStart,
+		o.completeForeign, o.openSegments, o.readEpochs, o.checkSegments, o.checkStart,
 		o.settleEpochs, o.rebuildProducers, o.settle,
 	}
 	for _, step := range steps {
@@ -292,7 +293,14 @@ func (o *opening) scanSegment(s *segment, last bool) (scanned, error) {
 	o.recovery.ScannedBytes += found.end
 	o.replay = min(o.replay, s.base)
 	o.walked = append(o.walked, s)
-	if found.fault != nil && (found.certain() < o.state.recoveryPoint || o.state.adopt) {
+	if found.fault == nil {
+		return found, nil
+	}
+	tolerated := found.certain() >= o.state.recoveryPoint
+	if o.state.adopt {
+		tolerated = o.torn(s, found, last)
+	}
+	if !tolerated {
 		return found, found.corruption(s)
 	}
 	return found, nil
@@ -597,7 +605,9 @@ func (s *segment) rewrite(off Offset) error {
 // settleActive cuts and syncs the segments that were scanned, seals all but the
 // last, and opens that one for appends.
 func (o *opening) settleActive(end Offset) error {
-	if n := len(o.segments); n == 0 || o.segments[n-1].next != end {
+	// Appending leaves no gaps in the last segment, and opening relies on that: one from
+	// elsewhere that has some is not appended to.
+	if n := len(o.segments); n == 0 || o.segments[n-1].next != end || o.state.adopt && o.segments[n-1].gaps {
 		s, err := o.createSegment(end)
 		if err != nil {
 			return err

@@ -205,7 +205,7 @@ func (r *Reader) Seek(off Offset) {
 }
 
 // Wait returns once Next may have something new, or ctx ends. It fails with
-// ErrClosed and, since nothing new can come, with ErrOffline.
+// ErrClosed and, since nothing new can come, with ErrOffline and ErrReadOnly.
 func (r *Reader) Wait(ctx context.Context) error {
 	p := r.p
 	for {
@@ -217,6 +217,8 @@ func (r *Reader) Wait(ctx context.Context) error {
 			return nil
 		case p.failed.Load() != nil:
 			return p.offline()
+		case p.log.readOnly:
+			return fmt.Errorf("%w: %s ends at offset %d", ErrReadOnly, p.name, p.end.Load())
 		}
 		select {
 		case <-changed:

@@ -2,6 +2,7 @@ package log
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 
@@ -36,6 +37,9 @@ func (f scanned) certain() Offset {
 
 // corruption is the fault as an error that names the segment's file.
 func (f scanned) corruption(s *segment) error {
+	if errors.Is(f.fault, errLegacyFormat) {
+		return fmt.Errorf("%s at byte %d: %w", s.name(logSuffix), f.end, f.fault)
+	}
 	return &CorruptionError{File: s.name(logSuffix), Position: f.end, Offset: f.next, Cause: f.fault}
 }
 
@@ -88,7 +92,7 @@ func (s *segment) checkNext(rest []byte, found scanned, o scanOptions) (Batch, e
 	case err != nil:
 		return Batch{}, err
 	case b.Base != found.next && !(o.gaps && b.Base > found.next):
-		return Batch{}, fmt.Errorf("%w: base offset is %d, expected is %d", ErrInvalidBatch, b.Base, found.next)
+		return Batch{}, fmt.Errorf("%w: base offset is %d, expected is %d (only compacted topics have gaps)", ErrInvalidBatch, b.Base, found.next)
 	case b.Last-s.base > math.MaxInt32:
 		return Batch{}, fmt.Errorf("%w: last offset %d is too far from the segment's base %d", ErrInvalidBatch, b.Last, s.base)
 	case o.each != nil:

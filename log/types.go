@@ -137,6 +137,10 @@ var (
 	// ErrVersion is matched where a file has a format that this version does not know.
 	ErrVersion = errors.New("log: unknown format version")
 
+	// ErrReadOnly refuses what would write to a log from OpenReadOnly, and ends the wait
+	// for more records, which cannot come.
+	ErrReadOnly = errors.New("log: open for reading only")
+
 	// ErrOffline refuses everything but reading after a write or sync has failed,
 	// until the log is opened again.
 	ErrOffline = errors.New("log: partition is offline after a failed write or sync")

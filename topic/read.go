@@ -94,9 +94,12 @@ func prepare[K, V any](n Node, t Topic[K, V], sc scope) (*decoder[K, V], []*log.
 	if err != nil {
 		return nil, nil, fmt.Errorf("topic: open %q: %w", t.name, err)
 	}
-	if i := sc.partition; i != allPartitions {
-		if i < 0 || i >= len(partitions) {
-			return nil, nil, fmt.Errorf("topic: read partition %d of %q, which has %d: %w", i, t.name, len(partitions), log.ErrUnknownTopic)
+	if sc.partition != allPartitions {
+		// A directory that was copied may lack some.
+		i := slices.IndexFunc(partitions, func(p *log.Partition) bool { return int(p.Name().Partition) == sc.partition })
+		if i < 0 {
+			return nil, nil, fmt.Errorf("topic: read partition %d of %q, which has %d, the last is %d: %w",
+				sc.partition, t.name, len(partitions), partitions[len(partitions)-1].Name().Partition, log.ErrUnknownTopic)
 		}
 		partitions = partitions[i : i+1]
 	}
