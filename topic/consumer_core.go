@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -44,6 +45,7 @@ type consumer struct {
 	// Of run.
 	lastPlan  map[string]int32 // partitions that the target of lastEpoch was made for
 	lastEpoch int64
+	patterns  map[string]*regexp.Regexp
 
 	commitMu sync.Mutex // one commit at a time; taken before mu
 

@@ -133,37 +133,23 @@ func (c *consumer) expire(ctx context.Context, after time.Duration) {
 // plan proposes a target where that is for this consumer to do: when it is the member
 // that has been there for longest, and members or partitions have changed.
 func (c *consumer) plan(ctx context.Context) error {
-	partitions := map[string]int32{}
-	for name, spec := range c.node.Topics() {
-		if !strings.HasPrefix(name, "__") {
-			partitions[name] = int32(spec.Partitions)
-		}
-	}
-	c.mu.Lock()
-	member, joined := c.member, c.joined
-	c.mu.Unlock()
 	for ctx.Err() == nil {
-		var assignment group.Assignment
-		epoch, needed := int64(0), false
-		c.node.Group(c.group, func(g *group.Group) {
-			if g == nil || !joined || g.Assigner() != member {
-				return
-			}
-			assignment = group.Plan(g, partitions, matchTopic)
-			epoch = g.Epoch
-			needed = g.TargetEpoch < g.Epoch || !c.planned(assignment, g)
-		})
-		if !needed {
+		g := c.groupToPlan()
+		if g == nil {
+			return nil
+		}
+		assignment := group.Plan(g, c.partitions(), c.matches)
+		if g.TargetEpoch == g.Epoch && c.planned(assignment, g) {
 			return nil
 		}
 		target, err := c.askAssignor(assignment)
 		if err != nil {
 			return err
 		}
-		err = c.node.ProposeGroup(ctx, group.SetTarget{Group: c.group, Epoch: epoch, Target: target})
+		err = c.node.ProposeGroup(ctx, group.SetTarget{Group: c.group, Epoch: g.Epoch, Target: target})
 		switch {
 		case err == nil:
-			c.lastPlan, c.lastEpoch = assignment.Partitions, epoch+1
+			c.lastPlan, c.lastEpoch = assignment.Partitions, g.Epoch+1
 			return nil
 		case errors.Is(err, group.ErrEpoch): // somebody was faster; it may still be for us to do
 		case errors.Is(err, group.ErrNotMember), errors.Is(err, group.ErrUnknown), ctx.Err() != nil:
@@ -173,6 +159,30 @@ func (c *consumer) plan(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// groupToPlan returns a copy of the group if its target is for this consumer to make.
+func (c *consumer) groupToPlan() (g *group.Group) {
+	c.mu.Lock()
+	member, joined := c.member, c.joined
+	c.mu.Unlock()
+	c.node.Group(c.group, func(now *group.Group) {
+		if now != nil && joined && now.Assigner() == member {
+			g = now.Clone()
+		}
+	})
+	return g
+}
+
+// partitions returns how many every topic has, those of our own apart.
+func (c *consumer) partitions() map[string]int32 {
+	partitions := map[string]int32{}
+	for name, spec := range c.node.Topics() {
+		if !strings.HasPrefix(name, "__") {
+			partitions[name] = int32(spec.Partitions)
+		}
+	}
+	return partitions
 }
 
 // planned tells whether the target of g was made for the partitions of a.
@@ -204,10 +214,20 @@ func (c *consumer) askAssignor(a group.Assignment) (target map[group.Partition]g
 	return c.opts.Assignor.assign(a)
 }
 
-// matchTopic tells whether a whole topic's name matches a pattern.
-func matchTopic(pattern, topic string) bool {
-	re, err := regexp.Compile("^(?:" + pattern + ")$")
-	return err == nil && re.MatchString(topic)
+// matches tells whether a topic's whole name matches a pattern.
+func (c *consumer) matches(pattern, topic string) bool {
+	re := c.patterns[pattern]
+	if re == nil {
+		var err error
+		if re, err = regexp.Compile("^(?:" + pattern + ")$"); err != nil {
+			return false // every consumer checks its own before it joins
+		}
+		if c.patterns == nil {
+			c.patterns = map[string]*regexp.Regexp{}
+		}
+		c.patterns[pattern] = re
+	}
+	return re.MatchString(topic)
 }
 
 // commitInBackground commits what is finished. A failure is tried again at the next
