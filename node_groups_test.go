@@ -890,3 +890,27 @@ func TestNodeClosesConsumers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, count(6, 10), take(t, c, 4))
 }
+
+// The time a program may take begins when it is given a record, however long it waited
+// for one.
+func TestPollTimeoutBeginsWithTheRecord(t *testing.T) {
+	inMemory(t, func(t *testing.T, n *thalweg.Node) {
+		lost := false
+		c, err := n.ConsumerWith(numbers, "g", topic.ConsumerOptions{PollTimeout: 10 * time.Second,
+			OnLost: func(context.Context, []topic.TopicPartition) { lost = true }})
+		require.NoError(t, err)
+		go func() {
+			time.Sleep(34 * time.Second) // just before the consumer looks after its program, at 35 s
+			fillNumbers(t, n, numbers, 0, 1)
+		}()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for range c.Records(ctx) {
+			time.Sleep(9900 * time.Millisecond)
+			cancel()
+		}
+		looks(t, c)
+		require.False(t, lost)
+		require.NoError(t, c.Close())
+	})
+}

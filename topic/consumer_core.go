@@ -160,6 +160,7 @@ func (c *consumer) next(ctx context.Context) (*log.Batch, *claim, error) {
 			return nil, nil, err
 		}
 		if b != nil {
+			c.polls.Add(1) // its time begins now, not when it was asked for
 			return b, cl, nil
 		}
 		c.waiting.Store(true)
@@ -510,8 +511,11 @@ func (c *consumer) leave() error {
 		c.wg.Wait()
 	}
 	var err error
+	ctx := context.Background()
+	if !joined && len(held) > 0 && c.opts.OnLost != nil {
+		c.opts.OnLost(ctx, held) // it was expired, and has not been told
+	}
 	if joined {
-		ctx := context.Background()
 		if len(held) > 0 {
 			err = c.revoke(ctx, held)
 		}

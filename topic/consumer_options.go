@@ -60,7 +60,7 @@ type ConsumerOptions struct {
 	// before they are: it may commit. OnLost is told of partitions that are gone
 	// already, since the consumer did not poll in time: what it did with them since
 	// the last commit others do again. All are called by the goroutine that reads,
-	// OnRevoke also by the one that calls Close. Nil ones are not called.
+	// OnRevoke and OnLost also by the one that calls Close. Nil ones are not called.
 	OnAssign, OnRevoke, OnLost func(ctx context.Context, partitions []TopicPartition)
 
 	// OnReset is told of each reset before the first record from the new place is
