@@ -38,7 +38,7 @@ const (
 // format. The result releases the lock. A directory that is refused is left as
 // it was, apart from an empty LOCK.
 func openDirectory(fsys vfs.FS, dir string) (io.Closer, error) {
-	if err := fsys.MkdirAll(dir); err != nil {
+	if err := vfs.MkdirAllDurable(fsys, dir); err != nil {
 		return nil, fmt.Errorf("thalweg: make directory %s: %w", dir, err)
 	}
 	if err := refuseStranger(fsys, dir); err != nil {
