@@ -33,6 +33,7 @@ type consumer struct {
 	polling   atomic.Bool   // there is such a goroutine
 	waiting   atomic.Bool   // it waits for records
 	polls     atomic.Int64  // how often it has come
+	manual    atomic.Bool   // it commits in transactions, and nothing by itself
 
 	// Of the goroutine that reads.
 	reading []*claim // not paused
@@ -338,7 +339,7 @@ func (c *consumer) revoke(ctx context.Context, revoked []TopicPartition) error {
 	if c.opts.OnRevoke != nil {
 		c.opts.OnRevoke(ctx, revoked)
 	}
-	if !c.opts.automatic() {
+	if !c.automatic() {
 		return nil
 	}
 	claims := slices.DeleteFunc(c.owned(), func(cl *claim) bool { return !slices.Contains(revoked, cl.name) })

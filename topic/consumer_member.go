@@ -74,7 +74,9 @@ func (c *consumer) run(ctx context.Context) {
 			case <-topics:
 				look = true
 			case <-due:
-				c.commitInBackground(ctx)
+				if c.automatic() {
+					c.commitInBackground(ctx)
+				}
 			case now := <-life.C:
 				if c.isAlive(&alive, now) {
 					continue
@@ -115,7 +117,7 @@ func (c *consumer) expire(ctx context.Context, after time.Duration) {
 	if !joined {
 		return
 	}
-	if c.opts.automatic() {
+	if c.automatic() {
 		c.commitInBackground(ctx)
 	}
 	err := c.node.ProposeGroup(ctx, group.Leave{Group: c.group, Member: member})

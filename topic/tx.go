@@ -24,6 +24,8 @@ type Tx struct {
 	ended   bool       // Commit or Abort has been called
 	err     error      // the first; set once
 	batches map[*log.Partition]*log.BatchBuilder
+
+	positions map[*consumer]txPositions // that are part of it
 }
 
 // Send writes one record as part of the transaction.

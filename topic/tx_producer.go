@@ -85,7 +85,7 @@ func (p *TxProducer) Begin() (*Tx, error) {
 	if err := p.writer.Begin(); err != nil {
 		return nil, fmt.Errorf("topic: begin a transaction: %w", err)
 	}
-	p.current = &Tx{p: p, batches: map[*log.Partition]*log.BatchBuilder{}}
+	p.current = &Tx{p: p, batches: map[*log.Partition]*log.BatchBuilder{}, positions: map[*consumer]txPositions{}}
 	return p.current, nil
 }
 
@@ -108,10 +108,30 @@ func (p *TxProducer) Commit(ctx context.Context) error {
 		}
 		return err
 	}
-	if err := p.writer.Commit(ctx, nil); err != nil {
-		return fmt.Errorf("topic: commit: %w", err)
+	var commits []group.Commit
+	for _, c := range tx.positions { // nothing is added any more
+		if len(c.moves) > 0 {
+			commits = append(commits, c.commit)
+		}
+	}
+	if err := p.writer.Commit(ctx, commits); err != nil {
+		for c := range tx.positions {
+			c.notice() // it may have lost partitions
+		}
+		return fmt.Errorf("topic: commit: %w", staleOf(err))
+	}
+	for _, c := range tx.positions {
+		c.committed()
 	}
 	return nil
+}
+
+// staleOf makes an error about a membership that is over match ErrStale.
+func staleOf(err error) error {
+	if errors.Is(err, group.ErrNotMember) || errors.Is(err, group.ErrUnknown) {
+		return fmt.Errorf("%w: %w", ErrStale, err)
+	}
+	return err
 }
 
 // Abort aborts the open transaction; without one it does nothing. Whatever its error
