@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"slices"
 
 	"github.com/thalweg/thalweg/checkpoint"
@@ -61,6 +62,20 @@ func (n *Node) usedBy(topic string) (job string, used bool) {
 	return "", false
 }
 
+// readsIntoState returns a job that reads a topic into state without a shuffle: one that
+// runs, or one that the node remembers from its checkpoints.
+func (n *Node) readsIntoState(topic string) (job string, found bool) {
+	n.mu.Lock()
+	running := slices.Collect(maps.Values(n.jobs))
+	n.mu.Unlock()
+	for _, app := range running {
+		if slices.Contains(app.ReadsIntoState(), topic) {
+			return app.Name(), true
+		}
+	}
+	return n.plane.ReadsIntoState(topic)
+}
+
 func (n *Node) create(name string, spec log.TopicSpec) error {
 	_, exists := n.plane.Log().Spec(name)
 	err := n.plane.Log().Create(name, spec)
@@ -72,6 +87,39 @@ func (n *Node) create(name string, spec log.TopicSpec) error {
 	}
 	if err != nil {
 		return fmt.Errorf("thalweg: create topic %q: %w", name, err)
+	}
+	return nil
+}
+
+// Alter gives topics that exist the settings of their declaration: retention,
+// compression, sync policy, size of segments and, upwards, the number of partitions. What is
+// open follows at once, except that producers, readers and jobs go on with the
+// partitions they began with: those opened from now on use the new ones too, and a job
+// from its next start on, which reads them from their beginning. More partitions move
+// keys to other partitions. They are refused, as is what log.ErrNotAlterable says, for
+// a topic that a job reads into state without a shuffle.
+func (n *Node) Alter(ctx context.Context, topics ...Named) error {
+	leave, err := n.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	for _, t := range topics {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := t.Err(); err != nil {
+			return fmt.Errorf("thalweg: alter topic: %w", err)
+		}
+		has, _ := n.plane.Log().Spec(t.Name())
+		if job, found := n.readsIntoState(t.Name()); found && t.Spec().Partitions > has.Partitions {
+			return fmt.Errorf("thalweg: alter topic %q: %w: job %q reads it into state without a shuffle, and its keys would move to other partitions than their state",
+				t.Name(), log.ErrNotAlterable, job)
+		}
+		if err := n.plane.Log().Alter(t.Name(), t.Spec()); err != nil {
+			return fmt.Errorf("thalweg: alter topic %q: %w", t.Name(), err)
+		}
+		n.logger.Info("thalweg: topic altered", "topic", t.Name())
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func writer(b *testing.B, p *log.Partition, size, batch int) func() {
 }
 
 func appendReused(b *testing.B, size, batch int) {
-	const kept, warmUp = 256 << 20, 4 << 30
+	const kept, warmUp = 256 << 20, 8 << 30
 	p := openPartition(b, log.TopicSpec{RetentionBytes: kept})
 	write := writer(b, p, size, batch)
 	perBatch := int64(size * batch)

@@ -16,7 +16,7 @@ type copies struct {
 }
 
 const (
-	copiesBudget     = time.Second // copies may lose as much before there is a pause
+	copiesBudget     = 4 * time.Second // copies may lose as much before there is a pause
 	firstCopiesPause = 30 * time.Second
 	mostCopiesPause  = 16 * time.Minute
 	callBytesPerNs   = 7 // what a call writes to pages in memory

@@ -28,7 +28,8 @@
 //	Start <= LastStable <= HighWatermark <= End, except that Start may be above
 //	LastStable after DeleteBefore, and Durable <= End
 //
-//	HighWatermark = Durable under SyncAlways, else End
+//	HighWatermark = Durable under SyncAlways, else End; where the policy was
+//	changed to SyncAlways, it stays where it was until Durable has reached it
 //
 // Offsets in a segment have no gaps, except where a topic is compacted. Leader
 // epochs never decrease from batch to batch.

@@ -284,11 +284,11 @@ func (l *Log) Create(topic string, spec TopicSpec) error {
 			return fmt.Errorf("create topic %q: its deletion was not completed: %w", topic, l.removeTopicNow(topic))
 		}
 		if diffs := has.Spec.differences(spec); len(diffs) > 0 {
-			return fmt.Errorf("%w: topic %q: %s: ask for the settings it has, or delete it first", ErrTopicExists, topic, strings.Join(diffs, "; "))
+			return fmt.Errorf("%w: topic %q: %s: ask for the settings it has, or change them with Alter", ErrTopicExists, topic, strings.Join(diffs, "; "))
 		}
 		return nil
 	}
-	opened, err := l.createPartitions(topic, spec)
+	opened, err := l.createPartitions(topic, spec, 0)
 	if err == nil {
 		// Last, so that a topic in the registry has all its directories.
 		err = l.writeRegistry(topic, &registryTopic{Spec: spec})
@@ -310,10 +310,11 @@ func (l *Log) Create(topic string, spec TopicSpec) error {
 	return l.Checkpoint()
 }
 
-// createPartitions makes the directories of a topic and opens its partitions.
-func (l *Log) createPartitions(topic string, spec TopicSpec) (opened []*Partition, err error) {
+// createPartitions makes the directories of a topic's partitions, from the given one
+// on, and opens them.
+func (l *Log) createPartitions(topic string, spec TopicSpec, from int) (opened []*Partition, err error) {
 	files := l.options.FS
-	for i := range spec.Partitions {
+	for i := from; i < spec.Partitions; i++ {
 		p := newPartition(l, TopicPartition{Topic: topic, Partition: PartitionID(i)}, spec)
 		if err := files.MkdirAll(p.dir); err != nil {
 			return opened, err
@@ -324,6 +325,58 @@ func (l *Log) createPartitions(topic string, spec TopicSpec) (opened []*Partitio
 		opened = append(opened, p)
 	}
 	return opened, files.SyncDir(l.dir)
+}
+
+// Alter changes the settings of a topic while it is used. Appends, reads and retention
+// follow the new ones at once, the size of segments from the next one on. Partitions
+// can be added; a key may then belong to another one. Fewer are refused, since that
+// would drop records, and so is a change of Compact: the error is ErrNotAlterable. One
+// that is interrupted has changed everything or nothing.
+func (l *Log) Alter(topic string, spec TopicSpec) error {
+	if err := spec.validate(); err != nil {
+		return err
+	}
+	l.admin.Lock()
+	defer l.admin.Unlock()
+	if l.isClosed {
+		return ErrClosed
+	}
+	entry, ok := l.registry[topic]
+	if !ok || entry.Deleting {
+		return fmt.Errorf("%w: %q", ErrUnknownTopic, topic)
+	}
+	has := entry.Spec
+	switch {
+	case len(has.differences(spec)) == 0:
+		return nil
+	case spec.Partitions < has.Partitions:
+		return fmt.Errorf("%w: topic %q has %d partitions and cannot have %d: those taken away would take their records with them",
+			ErrNotAlterable, topic, has.Partitions, spec.Partitions)
+	case spec.Compact != has.Compact:
+		return fmt.Errorf("%w: topic %q cannot change Compact: make another topic and copy the records", ErrNotAlterable, topic)
+	}
+	added, err := l.createPartitions(topic, spec, has.Partitions)
+	if err == nil {
+		err = l.writeRegistry(topic, &registryTopic{Spec: spec})
+	}
+	if err != nil {
+		for _, p := range added {
+			_ = p.release()
+		}
+		return fmt.Errorf("alter topic %q: %w", topic, err)
+	}
+	before := l.topics[topic]
+	l.mu.Lock()
+	l.topics[topic] = &topicPartitions{spec: spec, partitions: append(slices.Clone(before.partitions), added...)}
+	l.mu.Unlock()
+	for _, p := range before.partitions {
+		p.alter(spec)
+	}
+	for _, p := range added {
+		p.producers.setOwners(l.owners)
+		p.run()
+	}
+	return l.Checkpoint()
 }
 
 // writeRegistry replaces the registry with topic's entry set, or without one.

@@ -20,10 +20,8 @@ type Partition struct {
 	log      *Log
 	name     TopicPartition
 	dir      string
-	spec     TopicSpec
 	options  Options // resolved
-	capacity int64   // bytes a segment is mapped for
-	segLimit int64   // bytes at which it is sealed
+	settings atomic.Pointer[TopicSpec]
 
 	// What readers need. All are stored under mu, unless said otherwise.
 	segments   atomic.Pointer[[]*segment] // by base offset, never empty; the last is the active one
@@ -51,6 +49,8 @@ type Partition struct {
 	// mu serialises appends.
 	mu          sync.Mutex
 	epoch       LeaderEpoch // of the next batch
+	capacity    int64       // bytes a new segment is mapped for
+	segLimit    int64       // bytes at which it is sealed
 	producers   *producers
 	unsynced    []*segment // sealed, not known durable yet, oldest first
 	dirUnsynced bool       // a segment's directory entry may not be durable
@@ -95,7 +95,7 @@ func (p *Partition) MaxBatchBytes() int { return p.options.MaxBatchBytes }
 
 // MaxRecordBytes is the most that key, value and headers of a record may have
 // together, 0 where the topic sets no limit.
-func (p *Partition) MaxRecordBytes() int64 { return p.spec.MaxRecordBytes }
+func (p *Partition) MaxRecordBytes() int64 { return p.spec().MaxRecordBytes }
 
 // Name is the topic and the number of the partition.
 func (p *Partition) Name() TopicPartition { return p.name }
@@ -225,12 +225,24 @@ func (p *Partition) advanced() {
 // written and durable.
 func (p *Partition) publishLocked() {
 	high := p.end.Load()
-	if p.spec.Sync == SyncAlways {
-		high = p.durable.Load()
+	if p.spec().Sync == SyncAlways {
+		// What readers have seen stays, also when they saw it under another policy.
+		high = max(p.durable.Load(), p.high.Load())
 	}
 	// A reader that sees the new last stable offset sees the high watermark too.
 	p.high.Store(high)
 	p.stable.Store(min(high, int64(p.producers.firstOpen(Offset(high)))))
+}
+
+// alter makes spec the settings from the next append on.
+func (p *Partition) alter(spec TopicSpec) {
+	p.mu.Lock()
+	p.setSpecLocked(spec)
+	p.publishLocked()
+	p.rolled.Store(true)
+	p.mu.Unlock()
+	p.wake()
+	p.advanced()
 }
 
 // active is the segment appends go to.
@@ -395,22 +407,29 @@ func newPartition(l *Log, name TopicPartition, spec TopicSpec) *Partition {
 		log:      l,
 		name:     name,
 		dir:      path.Join(l.dir, name.String()),
-		spec:     spec,
 		options:  l.options,
-		segLimit: l.options.SegmentBytes,
 		kick:     make(chan struct{}, 1),
 		stop:     make(chan struct{}),
 		recovery: Recovery{CutFrom: -1},
 	}
-	if spec.SegmentBytes != 0 {
-		p.segLimit = spec.SegmentBytes
-	}
-	// A batch larger than a segment gets one of its own.
-	p.capacity = min(max(p.segLimit, int64(l.options.MaxBatchBytes)), math.MaxInt32)
+	p.setSpecLocked(spec) // nobody else has it yet
 	p.callbacks.Store(new([]*func()))
 	p.epochs.Store(new(epochs))
 	p.aborted.Store(new(abortedTransactions))
 	return p
+}
+
+// spec is what the topic's settings are now.
+func (p *Partition) spec() *TopicSpec { return p.settings.Load() }
+
+func (p *Partition) setSpecLocked(spec TopicSpec) {
+	p.settings.Store(&spec)
+	p.segLimit = p.options.SegmentBytes
+	if spec.SegmentBytes != 0 {
+		p.segLimit = spec.SegmentBytes
+	}
+	// A batch larger than a segment gets one of its own.
+	p.capacity = min(max(p.segLimit, int64(p.options.MaxBatchBytes)), math.MaxInt32)
 }
 
 func (p *Partition) createSegment(base Offset) (*segment, error) {

@@ -113,7 +113,7 @@ func (p *Partition) writeLocked(b *Batch, holds func(Tail) error) (AppendResult,
 			return AppendResult{}, err
 		}
 	}
-	if p.spec.AppendTime {
+	if p.spec().AppendTime {
 		b.AppendTime, b.MaxTime = true, nowMs
 	}
 	base, last, err := p.appendLocked(b, now)
@@ -184,7 +184,7 @@ func (p *Partition) appendLocked(b *Batch, now time.Time) (base, last Offset, er
 		p.log.populate(active) // a write by call maps no page
 	}
 	p.end.Store(int64(last + 1))
-	if p.spec.Sync == SyncAlways || p.spec.Sync > 0 && !p.armed.Load() {
+	if p.spec().Sync == SyncAlways || p.spec().Sync > 0 && !p.armed.Load() {
 		p.wake()
 	}
 	return base, last, nil
@@ -222,8 +222,8 @@ func (p *Partition) rollLocked(base Offset, now time.Time) (*segment, error) {
 	grown := append(slices.Clip(segments), active)
 	p.segments.Store(&grown)
 	// The sealed segment is synced, cut and indexed off the append path.
-	p.rolled.Store(p.spec.RetentionBytes > 0)
-	if p.spec.Sync == SyncByOS {
+	p.rolled.Store(p.spec().RetentionBytes > 0)
+	if p.spec().Sync == SyncByOS {
 		p.sealed.Store(true)
 		p.wake()
 	} else {

@@ -104,7 +104,7 @@ func (p *Partition) cutSegmentsLocked(at int, position int64, end Offset) error 
 	if err != nil {
 		return err
 	}
-	if found := active.scan(position, scanOptions{gaps: p.spec.Compact}); found.fault != nil || found.next != end {
+	if found := active.scan(position, scanOptions{gaps: p.spec().Compact}); found.fault != nil || found.next != end {
 		active.unpin()
 		return errors.Join(fmt.Errorf("the copy ends at offset %d: %w", found.next, found.fault), active.closeFile())
 	}

@@ -10,12 +10,12 @@ func (p *Partition) Encode(builder *BatchBuilder, producer Producer) ([]byte, er
 	if err := builder.Err(); err != nil {
 		return nil, fmt.Errorf("append to %s: %w", p.name, err)
 	}
-	if limit := p.spec.MaxRecordBytes; limit != 0 && builder.largest > limit {
+	if limit := p.spec().MaxRecordBytes; limit != 0 && builder.largest > limit {
 		return nil, fmt.Errorf("append to %s: %w", p.name, recordTooLarge(builder.largest, limit))
 	}
 	compressor := builder.compressor
 	if compressor == nil {
-		compressor = p.log.compressors.of(p.spec.Compression, p.spec.CompressionLevel)
+		compressor = p.log.compressors.of(p.spec().Compression, p.spec().CompressionLevel)
 	}
 	if plain := builder.Size() - batchHeaderBytes; compressor.active() && plain > p.options.MaxDecompressedBytes {
 		return nil, fmt.Errorf("%w: %d bytes for %s before compression, at most %d could be read again (Options.MaxDecompressedBytes)",
@@ -27,7 +27,7 @@ func (p *Partition) Encode(builder *BatchBuilder, producer Producer) ([]byte, er
 // checkRecords decompresses and walks the records of b.
 func (p *Partition) checkRecords(b *Batch) error {
 	b.unpacker = p.log.decoders.unpacker()
-	err := b.checkRecords(p.spec.MaxRecordBytes)
+	err := b.checkRecords(p.spec().MaxRecordBytes)
 	p.log.decoders.done(b.unpacker)
 	b.unpacker, b.plain = nil, nil
 	if err != nil {

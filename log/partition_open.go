@@ -154,7 +154,7 @@ func (o *opening) checkSegments() error {
 		last := i == len(o.segments)-1
 		if i > 0 && s.base != o.segments[i-1].next {
 			before := o.segments[i-1]
-			gap := o.spec.Compact && s.base > before.next && (before.seal == nil || before.seal.gapAfter)
+			gap := o.spec().Compact && s.base > before.next && (before.seal == nil || before.seal.gapAfter)
 			if !gap {
 				if done, err := o.misplaced(i); done || err != nil {
 					return err
@@ -225,7 +225,7 @@ func (o *opening) missing(end Offset) error {
 // done is true when the log ends before it.
 func (o *opening) misplaced(i int) (done bool, err error) {
 	s, expected := o.segments[i], o.segments[i-1].next
-	if found := s.scan(s.allocated, scanOptions{gaps: o.spec.Compact, recycled: !o.state.adopt}); found.fault == nil && found.end == 0 {
+	if found := s.scan(s.allocated, scanOptions{gaps: o.spec().Compact, recycled: !o.state.adopt}); found.fault == nil && found.end == 0 {
 		// Left by a roll that failed, or emptied by the crash.
 		return false, o.dropSegments(i, i+1)
 	}
@@ -280,7 +280,7 @@ func (o *opening) scanSegment(s *segment, last bool) (scanned, error) {
 	}
 	var disagree error
 	found := s.scan(s.allocated, scanOptions{
-		gaps:     o.spec.Compact && (!last || o.state.adopt),
+		gaps:     o.spec().Compact && (!last || o.state.adopt),
 		recycled: !o.state.adopt,
 		each: func(at int64, b *Batch) error {
 			disagree = o.checkEpoch(s, at, b)

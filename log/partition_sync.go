@@ -63,20 +63,20 @@ func (p *Partition) syncLoop() {
 			return
 		case <-interval.C:
 			p.armed.Store(false)
-			if p.spec.Sync != SyncByOS {
+			if p.spec().Sync != SyncByOS {
 				due = true
 			} else {
 				wait = p.syncSealed(time.Now())
 			}
 		case <-p.kick:
 			switch {
-			case p.spec.Sync == SyncAlways || p.wanted.Load() > p.durable.Load():
+			case p.spec().Sync == SyncAlways || p.wanted.Load() > p.durable.Load():
 				due = true
 			case p.sealed.Swap(false):
 				wait = sealDelay
-			case p.spec.Sync > 0 && !p.armed.Load():
+			case p.spec().Sync > 0 && !p.armed.Load():
 				p.armed.Store(true)
-				interval.Reset(time.Duration(p.spec.Sync))
+				interval.Reset(time.Duration(p.spec().Sync))
 			}
 		}
 		if p.rolled.Swap(false) {

@@ -67,7 +67,7 @@ func (l *Log) retentionLoop() {
 func (p *Partition) retain() {
 	p.syncMu.Lock()
 	defer p.syncMu.Unlock()
-	spec := p.spec
+	spec := *p.spec()
 	if p.usable() != nil || spec.RetentionAge == 0 && spec.RetentionBytes == 0 {
 		return
 	}

@@ -23,8 +23,8 @@ const (
 
 	// A partition keeps this many spares, as long as they are no larger together.
 	// One is in use while the next one is being made.
-	maxSpares     = 4
-	maxSpareBytes = 256 << 20
+	maxSpares     = 8
+	maxSpareBytes = 512 << 20
 )
 
 // endMark stands in place of the length of a batch where the log ends in a file that

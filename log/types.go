@@ -122,6 +122,9 @@ var (
 	// error names.
 	ErrTopicExists = errors.New("log: topic exists with other settings")
 
+	// ErrNotAlterable refuses a change of a topic's settings, and says why.
+	ErrNotAlterable = errors.New("log: setting cannot be changed")
+
 	// ErrTooLarge refuses a batch above Options.MaxBatchBytes, one with a record above
 	// the topic's MaxRecordBytes, and one that decompresses to more than
 	// Options.MaxDecompressedBytes, which its reader is told, too.

@@ -61,6 +61,17 @@ func (app *Topology) Topics() (read, written []string) {
 	return read, written
 }
 
+// ReadsIntoState returns the names of the topics that feed a stateful step without a
+// shuffle: each of their partitions has a shard of the state.
+func (app *Topology) ReadsIntoState() (topics []string) {
+	for _, st := range app.stages() {
+		if st.root.source != nil && len(st.stores) > 0 {
+			topics = append(topics, st.root.source.topic)
+		}
+	}
+	return topics
+}
+
 // Use makes c the codec of every T inside the topology: in state, changelogs and
 // exchanges. Topics keep their own codecs.
 func (app *Topology) Use[T any](c codec.Codec[T]) *Topology {
