@@ -1,11 +1,11 @@
 package log
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -190,10 +190,28 @@ func TestRetentionStops(t *testing.T) {
 	})
 }
 
+// lines is text that is written and read at once.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // TestRetentionIsLogged shows that what was dropped is said once a check.
 func TestRetentionIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out lines
 		o := small(vfs.NewMem())
 		o.Logger = slog.New(slog.NewTextHandler(&out, nil))
 		l := mustOpen(t, o)
