@@ -356,6 +356,28 @@ func TestReaderCrossesACut(t *testing.T) {
 	require.ErrorIs(t, err, ErrOffsetOutOfRange)
 }
 
+// TestReaderOfALogCutMeanwhile shows that a reader which has seen a limit that is cut
+// away before it looks for the batch finds the end of the log there, no damage.
+func TestReaderOfALogCutMeanwhile(t *testing.T) {
+	l, p := single(t, small(vfs.NewMem()), SyncByOS)
+	defer l.Close()
+	for range 6 {
+		_, err := p.Write(batchOf(plain, 1, "v"))
+		require.NoError(t, err)
+	}
+	r := p.Reader(5, ReadUncommitted)
+	defer r.Close()
+	require.NoError(t, p.TruncateTo(5))
+	limit, err := r.locate()
+	require.NoError(t, err)
+	require.EqualValues(t, 5, limit)
+	_, err = p.Write(batchOf(plain, 1, "new"))
+	require.NoError(t, err)
+	b, err := r.Next()
+	require.NoError(t, err)
+	require.EqualValues(t, 5, b.Base)
+}
+
 // TestConcurrentUse appends, reads, deletes and cuts at once, for the race detector,
 // and shows that readers see offsets without gaps.
 func TestConcurrentUse(t *testing.T) {

@@ -72,11 +72,12 @@ func (r *Reader) Next() (*Batch, error) {
 	limit := p.limit(r.isolation)
 	for r.next < limit {
 		if r.segment == nil || r.generation != p.generation.Load() || r.position >= r.segment.end.Load() {
-			if err := r.locate(); err != nil {
+			var err error
+			if limit, err = r.locate(); err != nil {
 				return nil, err
 			}
 			if r.next >= limit {
-				break // a gap reaches up to it
+				break // a gap reaches up to it, or the log was cut meanwhile
 			}
 		}
 		if err := r.read(); err != nil {
@@ -101,32 +102,37 @@ func (r *Reader) Next() (*Batch, error) {
 	return nil, io.EOF
 }
 
-// locate pins the segment that holds next and finds its batch there.
-func (r *Reader) locate() error {
+// locate pins the segment that holds next and finds its batch there, unless next is at
+// or above the limit now, which it returns.
+func (r *Reader) locate() (limit Offset, err error) {
 	p := r.p
 	for {
-		// The generation comes first: with a new one come its segments.
+		// What is below the limit now is in the segments, or the generation grows
+		// before it is cut away; with a new generation come its segments.
+		limit = p.limit(r.isolation)
 		r.generation = p.generation.Load()
 		segments := *p.segments.Load()
 		i := find(segments, r.next)
 		s := segments[i]
 		if s == r.segment {
-			if r.position >= s.end.Load() && i+1 < len(segments) && s.gapAfter {
+			switch {
+			case r.position < s.end.Load(), r.next >= limit:
+				return limit, nil
+			case i+1 < len(segments) && s.gapAfter:
 				r.next = segments[i+1].base // the gap that compaction left
 				continue
+			case r.generation != p.generation.Load():
+				continue
 			}
-			if r.position >= s.end.Load() {
-				return &CorruptionError{File: s.name(logSuffix), Position: r.position, Offset: r.next,
-					Cause: errors.New("the segment ends before the offset")}
-			}
-			return nil
+			return 0, &CorruptionError{File: s.name(logSuffix), Position: r.position, Offset: r.next,
+				Cause: errors.New("the segment ends before the offset")}
 		}
 		if !s.pin() {
 			if p.closed.Load() {
-				return ErrClosed
+				return 0, ErrClosed
 			}
 			if err := p.checkRange(r.next); err != nil {
-				return err
+				return 0, err
 			}
 			continue // deleted since the list was read
 		}
@@ -135,13 +141,10 @@ func (r *Reader) locate() error {
 		position, err := s.seek(r.next, s.end.Load())
 		if err != nil {
 			r.release()
-			return err
+			return 0, err
 		}
 		r.position, r.found = position, true
 		r.epochTo = 0
-		if position < s.end.Load() {
-			return nil
-		}
 	}
 }
 
