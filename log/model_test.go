@@ -19,8 +19,8 @@ import (
 )
 
 var (
-	modelRuns  = flag.Int("modelruns", 25, "random histories of the model test")
-	modelSteps = flag.Int("modelsteps", 120, "operations in each")
+	modelRuns  = flag.Int("modelruns", 0, "random histories of the model test; 0 means 40, or enough for 100,000 operations without -short")
+	modelSteps = flag.Int("modelsteps", 60, "rounds of up to 12 operations in each")
 	modelSeed  = flag.Uint64("modelseed", 1, "first seed of the model test")
 )
 
@@ -114,13 +114,15 @@ type modelRun struct {
 	random *rand.Rand
 	mem    *vfs.Mem
 	o      Options
-	policy Sync
+	spec   TopicSpec
+	batch  int // records in a batch, at most
 	owners *blocks
 	log    *Log
 	p      *Partition
 	model  model
 	nextID ProducerID
 	steps  []string
+	count  int // operations
 
 	closing bool // Close was called and may have failed
 }
@@ -136,7 +138,7 @@ func (r *modelRun) open() {
 	if r.owners != nil {
 		l.SetOwners(r.owners)
 	}
-	require.NoError(r, l.Create("t", TopicSpec{Partitions: 1, Sync: r.policy}))
+	require.NoError(r, l.Create("t", r.spec))
 	r.log, r.p = l, mustPartition(r, l, "t")
 	r.log.owners = nil
 	if r.owners != nil {
@@ -203,7 +205,7 @@ func (r *modelRun) append(producer Producer) error {
 	m := &r.model
 	base := m.end()
 	var b BatchBuilder
-	n := 1 + r.random.IntN(4)
+	n := 1 + r.random.IntN(r.batch)
 	for range n {
 		m.serial++
 		value := fmt.Sprintf("v%d %s", m.serial, strings.Repeat("x", r.random.IntN(200)))
@@ -215,7 +217,9 @@ func (r *modelRun) append(producer Producer) error {
 			id: producer.ID, seq: producer.Sequence, txn: producer.Transactional,
 		})
 	}
-	got, err := r.p.Append(context.Background(), b.Finish(producer))
+	batch, err := r.p.Encode(&b, producer)
+	require.NoError(r, err)
+	got, err := r.p.Append(context.Background(), batch)
 	if err != nil {
 		return err
 	}
@@ -223,7 +227,7 @@ func (r *modelRun) append(producer Producer) error {
 	require.Equal(r, base, got.Base)
 	require.Equal(r, m.end()-1, got.Last)
 	m.positions[got.End] = m.records[got.Last].value
-	if r.policy == SyncAlways {
+	if r.spec.Sync == SyncAlways {
 		m.durable = m.end()
 	}
 	return nil
@@ -270,7 +274,7 @@ func (r *modelRun) step() error {
 		}
 		if err == nil {
 			require.Equal(r, m.end(), end.Offset)
-			if r.policy == SyncAlways {
+			if r.spec.Sync == SyncAlways {
 				m.durable = m.end()
 			}
 		}
@@ -397,15 +401,30 @@ func (e deletionCut) Unwrap() error { return e.error }
 var errInjected = errors.New("injected")
 
 // TestModel runs random operations against the model, through clean stops, kills,
-// power cuts and failed syncs, one after the other on the same files.
+// power cuts and failed syncs, one after the other on the same files. What the log is
+// set to, in compression, sizes and syncing, makes no difference to what it holds.
 func TestModel(t *testing.T) {
-	for i := range *modelRuns {
-		seed := *modelSeed + uint64(i)
-		runModel(t, seed)
+	const enough = 100_000
+	count := 0
+	more := func(runs int) bool {
+		switch {
+		case *modelRuns > 0:
+			return runs < *modelRuns
+		case testing.Short():
+			return runs < 40
+		}
+		return count < enough
 	}
+	for i := 0; more(i) && !t.Failed(); i++ {
+		count += runModel(t, *modelSeed+uint64(i))
+	}
+	t.Logf("%d operations", count)
 }
 
-func runModel(t *testing.T, seed uint64) {
+// oneOf draws one of values.
+func oneOf[T any](random *rand.Rand, values ...T) T { return values[random.IntN(len(values))] }
+
+func runModel(t *testing.T, seed uint64) int {
 	random := rand.New(rand.NewPCG(seed, 7))
 	r := &modelRun{TB: t, random: random, mem: vfs.NewMem(), nextID: 1000}
 	r.model.positions = map[Position]string{}
@@ -416,7 +435,16 @@ func runModel(t *testing.T, seed uint64) {
 	}()
 	r.o = small(r.mem)
 	r.o.ProducerExpiry = -1
-	r.policy = []Sync{SyncByOS, SyncAlways}[random.IntN(2)]
+	r.o.MaxBatchBytes = 8 << 10
+	r.o.IndexIntervalBytes = oneOf(random, int64(1), 100, 1<<20)
+	r.spec = TopicSpec{
+		Partitions:   1,
+		Sync:         oneOf(random, SyncByOS, SyncAlways, SyncEvery(time.Millisecond)),
+		SegmentBytes: oneOf(random, int64(300), 1<<10, 8<<10),
+		Compression:  oneOf(random, 0, Gzip, Snappy, LZ4, Zstd),
+	}
+	r.batch = oneOf(random, 1, 4, 20)
+	r.note("%+v, index interval %d, batches of %d", r.spec, r.o.IndexIntervalBytes, r.batch)
 	if random.IntN(2) == 0 {
 		r.owners = &blocks{}
 	}
@@ -448,8 +476,9 @@ func runModel(t *testing.T, seed uint64) {
 			return nil
 		})
 		var err error
-		for n := 1 + random.IntN(5); n > 0 && err == nil; n-- {
+		for n := 1 + random.IntN(12); n > 0 && err == nil; n-- {
 			err = r.step()
+			r.count++
 		}
 		switch {
 		case err == nil && random.IntN(12) == 0:
@@ -475,6 +504,7 @@ func runModel(t *testing.T, seed uint64) {
 	}
 	r.mem.SetHook(nil)
 	r.log.abandon()
+	return r.count
 }
 
 // crash ends the process and perhaps the machine, and opens what is left.
