@@ -10,12 +10,13 @@ func (p *Partition) Encode(builder *BatchBuilder, producer Producer) ([]byte, er
 	if err := builder.Err(); err != nil {
 		return nil, fmt.Errorf("append to %s: %w", p.name, err)
 	}
-	if limit := p.spec().MaxRecordBytes; limit != 0 && builder.largest > limit {
+	spec := p.spec() // once: another one's level may not fit the codec
+	if limit := spec.MaxRecordBytes; limit != 0 && builder.largest > limit {
 		return nil, fmt.Errorf("append to %s: %w", p.name, recordTooLarge(builder.largest, limit))
 	}
 	compressor := builder.compressor
 	if compressor == nil {
-		compressor = p.log.compressors.of(p.spec().Compression, p.spec().CompressionLevel)
+		compressor = p.log.compressors.of(spec.Compression, spec.CompressionLevel)
 	}
 	if plain := builder.Size() - batchHeaderBytes; compressor.active() && plain > p.options.MaxDecompressedBytes {
 		return nil, fmt.Errorf("%w: %d bytes for %s before compression, at most %d could be read again (Options.MaxDecompressedBytes)",
