@@ -81,6 +81,10 @@ func BenchmarkAppendCompressed(b *testing.B) {
 				plain := int64(size * len(values))
 				floor := copyAndSum(make([]byte, plain), 1<<30)
 				var builder log.BatchBuilder
+				for range 64 { // encoders are made, and pages had
+					fillReadings(&builder, values)
+					writeBuilt(b, p, &builder)
+				}
 				var batches int64
 				b.ReportAllocs()
 				start := time.Now()
