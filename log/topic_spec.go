@@ -47,6 +47,15 @@ type TopicSpec struct {
 	// AppendTime gives every record the time at which the log takes it, in place of
 	// its own.
 	AppendTime bool
+
+	// Delayed has readers look at the times that records carry in their headers: not
+	// before when they are to be read, and when they expire. The log keeps them
+	// whatever their times.
+	Delayed bool
+
+	// TimeToLive is how long after their time records expire that do not say it
+	// themselves, and has readers look at the times in headers too. Zero means never.
+	TimeToLive time.Duration
 }
 
 // setting is a field of a TopicSpec as the registry keeps it. A field that is zero,
@@ -85,6 +94,12 @@ var settings = []setting{
 	{id: 13, name: "AppendTime", max: 1,
 		get: func(s *TopicSpec) int64 { return boolSetting(s.AppendTime) }, set: func(s *TopicSpec, v int64) { s.AppendTime = v != 0 },
 		print: printBool},
+	{id: 14, name: "Delayed", max: 1,
+		get: func(s *TopicSpec) int64 { return boolSetting(s.Delayed) }, set: func(s *TopicSpec, v int64) { s.Delayed = v != 0 },
+		print: printBool},
+	{id: 15, name: "TimeToLive", max: math.MaxInt64,
+		get: func(s *TopicSpec) int64 { return int64(s.TimeToLive) }, set: func(s *TopicSpec, v int64) { s.TimeToLive = time.Duration(v) },
+		print: func(v int64) any { return time.Duration(v) }},
 }
 
 func boolSetting(b bool) int64 {
