@@ -28,6 +28,7 @@ type Node struct {
 	plane   *checkpoint.Plane
 	cache   *state.Cache
 	logger  *slog.Logger
+	queues  *topic.Queues
 
 	done      chan struct{} // closed when Close begins
 	closeOnce func() error
@@ -93,13 +94,14 @@ func (o Options) Open(dir string) (*Node, error) {
 		consumers: map[*consumerHost]struct{}{},
 		jobs:      map[*stream.Job]*stream.Topology{},
 	}
+	n.queues = n.newQueues()
 	n.closeOnce = sync.OnceValue(n.close)
 	return n, nil
 }
 
 // Close stops the running jobs after a last checkpoint, closes the consumers, which
-// commits what their programs have finished, and the producers, which sends what they
-// have queued, and lets go of the directory. Its error has
+// commits what their programs have finished, the queues, and the producers, which sends
+// what they have queued, and lets go of the directory. Its error has
 // that of each job that could not be stopped so; one that had failed before told
 // those who waited for it. It is safe to repeat and returns the first result.
 func (n *Node) Close() error { return n.closeOnce() }
@@ -131,6 +133,7 @@ func (n *Node) close() error {
 	for _, c := range consumers {
 		errs = append(errs, c.close())
 	}
+	n.queues.Close()
 	for _, p := range producers {
 		errs = append(errs, p.close())
 	}

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/thalweg/thalweg/checkpoint"
 	"github.com/thalweg/thalweg/log"
@@ -124,10 +125,10 @@ func (n *Node) Alter(ctx context.Context, topics ...Named) error {
 	return nil
 }
 
-// Delete removes topics with all their records and the positions that consumer groups
-// have in them. A topic that does not exist is
-// log.ErrUnknownTopic, and one that a running job reads or writes is refused.
-// Producers and readers of the topic must be closed before.
+// Delete removes topics with all their records, the positions that consumer groups
+// have in them, and the queues over them. A topic that does not exist is
+// log.ErrUnknownTopic, and one that a running job reads or writes is refused, as is one
+// whose queue is open (topic.ErrQueueInUse). Producers and readers of the topic must be closed before.
 func (n *Node) Delete(ctx context.Context, topics ...Named) error {
 	leave, err := n.enter()
 	if err != nil {
@@ -140,6 +141,9 @@ func (n *Node) Delete(ctx context.Context, topics ...Named) error {
 		}
 		if name, used := n.usedBy(t.Name()); used {
 			return fmt.Errorf("thalweg: delete topic %q: job %q reads or writes it: stop the job first", t.Name(), name)
+		}
+		if err := n.queues.ForgetTopic(t.Name()); err != nil {
+			return fmt.Errorf("thalweg: delete topic %q: forget its queues: %w", t.Name(), err)
 		}
 		if err := n.plane.ForgetTopic(ctx, t.Name()); err != nil {
 			return fmt.Errorf("thalweg: delete topic %q: forget the positions of its consumers: %w", t.Name(), err)
@@ -312,6 +316,14 @@ func (h topicHost) Open(name string, spec log.TopicSpec) ([]*log.Partition, erro
 		}
 	}
 	return partitions, nil
+}
+
+// Now is the clock by which records are due and expire.
+func (h topicHost) Now() time.Time {
+	if now := h.options.Log.Now; now != nil {
+		return now()
+	}
+	return time.Now()
 }
 
 func (h topicHost) AcquireProducer(ctx context.Context) (log.ProducerID, error) {

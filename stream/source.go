@@ -38,6 +38,10 @@ type sourceStart struct {
 func (app *Topology) Stream[K, V any](t topic.Topic[K, V]) Stream[K, V] {
 	n := &node[K, V]{step: app.declare("stream")}
 	s := n.step
+	if spec := t.Spec(); spec.Delayed || spec.TimeToLive > 0 {
+		s.fault(fmt.Sprintf("topic %q is declared Delayed or with a TimeToLive, and which records a job saw would depend on when it reads: "+
+			"have a queue or a consumer send what is due to another topic, and read that", t.Name()))
+	}
 	s.source = &source{topic: t.Name(), spec: t.Spec(), committed: !t.IsUncommitted()}
 	s.clock = &clockSettings{disorder: -1}
 	if err := t.Err(); err != nil {

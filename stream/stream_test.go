@@ -366,3 +366,15 @@ func TestWatermarkByHandPassesEventTime(t *testing.T) {
 	d.Watermark(at(10))
 	require.Equal(t, []string{"k [0,10)=1 @5"}, counts(d.Output(out).Records()))
 }
+
+// A job does not read a topic whose records have times, and says why.
+func TestValidateRefusesDelayedTopics(t *testing.T) {
+	for _, in := range []topic.Topic[string, string]{
+		topic.New[string, string]("in").Delayed(),
+		topic.New[string, string]("in").TimeToLive(time.Minute),
+	} {
+		app := stream.New("app")
+		app.Stream(in).To(topic.New[string, string]("out"))
+		require.ErrorContains(t, app.Validate(), `topic "in" is declared Delayed or with a TimeToLive`)
+	}
+}

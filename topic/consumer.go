@@ -38,7 +38,9 @@ func NewConsumer[K, V any](n GroupNode, t Topic[K, V], groupName string, o Consu
 	if err != nil {
 		return nil, err
 	}
-	d := &decoder[K, V]{topic: t.name, keys: keys, values: values}
+	timed := t.timing(n)
+	c.timing = func(string) timing { return timed }
+	d := &decoder[K, V]{topic: t.name, keys: keys, values: values, timing: timed}
 	decode := func(it *log.RecordIterator, cl *claim) (Record[K, V], error) {
 		return d.record(it, int(cl.name.Partition))
 	}
@@ -47,7 +49,9 @@ func NewConsumer[K, V any](n GroupNode, t Topic[K, V], groupName string, o Consu
 
 // Records iterates over the records of the partitions that are assigned to the
 // consumer, and waits for more until ctx ends; the last step then yields ctx's error,
-// as it yields any other. Records of one partition come in order.
+// as it yields any other. Records of one partition come in order; in a topic declared
+// Delayed one that is not due holds back those behind it, and what has expired is
+// passed over.
 //
 // A record is finished when the loop asks for the next one. Automatic commits cover
 // what is finished: a record that the loop was left with is delivered again, unless

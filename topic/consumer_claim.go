@@ -17,6 +17,7 @@ type claim struct {
 	partition *log.Partition
 	isolation log.Isolation
 	reader    *log.Reader // of the goroutine that reads
+	holdback  holdback    // likewise
 	cancel    func()      // ends the partition's signals
 
 	// done is the offset below which the program has finished all. The goroutine

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"github.com/thalweg/thalweg/internal/group"
@@ -26,6 +27,7 @@ type consumer struct {
 	group        string
 	subscription group.Subscription
 	isolation    func(topic string) log.Isolation
+	timing       func(topic string) timing
 	opts         ConsumerOptions
 
 	wake      chan struct{} // holds one signal for the goroutine that reads
@@ -165,11 +167,29 @@ func (c *consumer) next(ctx context.Context) (*log.Batch, *claim, error) {
 			return b, cl, nil
 		}
 		c.waiting.Store(true)
-		select {
-		case <-c.wake:
-		case <-ctx.Done():
-		}
+		c.await(ctx)
 		c.waiting.Store(false)
+	}
+}
+
+// await returns when there may be something to do.
+func (c *consumer) await(ctx context.Context) {
+	first := &holdback{}
+	for _, cl := range c.reading {
+		if h := &cl.holdback; h.until != 0 && (first.until == 0 || h.until < first.until) {
+			first = h
+		}
+	}
+	var due <-chan time.Time // never, where nothing is held back
+	if first.until != 0 {
+		timer := time.NewTimer(first.left())
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-c.wake:
+	case <-due:
+	case <-ctx.Done():
 	}
 }
 
@@ -178,7 +198,15 @@ func (c *consumer) take() (*log.Batch, *claim, error) {
 	for range c.reading {
 		c.turn = (c.turn + 1) % len(c.reading)
 		cl := c.reading[c.turn]
+		if cl.holdback.holds(cl.reader) {
+			continue
+		}
 		b, err := cl.reader.Next()
+		if err == nil {
+			if b, err = cl.holdback.take(cl.reader, b); b == nil && err == nil {
+				continue
+			}
+		}
 		switch {
 		case err == nil:
 			c.current = cl
@@ -409,6 +437,7 @@ func (c *consumer) open(grant group.Grant) (*claim, error) {
 		return nil, fmt.Errorf("topic: open %s: %w", name, err)
 	}
 	cl := &claim{name: name, grant: grant, partition: lp, isolation: c.isolation(name.Topic), committed: -1, seek: noSeek}
+	cl.holdback.timing = c.timing(name.Topic)
 	cl.reader = lp.Reader(0, cl.isolation)
 	cl.cancel = lp.OnAdvance(c.signal)
 	// The position comes after the grant: nobody else can move it any more.

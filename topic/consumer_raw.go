@@ -19,6 +19,7 @@ type Subscription struct {
 	names       []string
 	pattern     string
 	uncommitted bool
+	onExpired   func(topic string, partition int, offset int64)
 	faults      error
 }
 
@@ -57,6 +58,28 @@ func (s Subscription) Matching(pattern string) Subscription {
 func (s Subscription) Uncommitted() Subscription {
 	s.uncommitted = true
 	return s
+}
+
+// OnExpired has f called for every record that the consumer passes over since it has
+// expired, by the goroutine that reads: see Topic.OnExpired.
+func (s Subscription) OnExpired(f func(topic string, partition int, offset int64)) Subscription {
+	s.onExpired = f
+	return s
+}
+
+// timing returns what a consumer looks at in a topic.
+func (s Subscription) timing(n GroupNode, topic string) timing {
+	for name, spec := range n.Topics() {
+		if name != topic {
+			continue
+		}
+		var onExpired func(int, int64)
+		if s.onExpired != nil {
+			onExpired = func(partition int, offset int64) { s.onExpired(topic, partition, offset) }
+		}
+		return timingOf(n, spec, onExpired)
+	}
+	return timing{}
 }
 
 func (s Subscription) err() error {
@@ -109,9 +132,11 @@ func NewRawConsumer(n GroupNode, s Subscription, groupName string, o ConsumerOpt
 	if err != nil {
 		return nil, err
 	}
+	c.timing = func(topic string) timing { return s.timing(n, topic) }
 	d := &decoder[[]byte, []byte]{keys: codec.Bytes, values: codec.Bytes}
 	decode := func(it *log.RecordIterator, cl *claim) (RawRecord, error) {
 		r, err := d.record(it, int(cl.name.Partition))
+		r.NotBefore, r.Expires = cl.holdback.explicit(r.Headers)
 		return RawRecord{Topic: cl.name.Topic, Record: r}, err
 	}
 	return &RawConsumer{c: c, source: source[RawRecord]{c: c, decode: decode}}, nil

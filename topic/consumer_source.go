@@ -52,6 +52,9 @@ func (s *source[R]) deliver(ctx context.Context, b *log.Batch, cl *claim, yield 
 	}
 	it := b.Records()
 	for it.Next() {
+		if cl.holdback.passes(&it, int(cl.name.Partition)) {
+			continue
+		}
 		r, err := s.decode(&it, cl)
 		if err != nil {
 			cl.done.Store(int64(it.Offset))
@@ -108,6 +111,9 @@ func (s *source[R]) fill(ctx context.Context) error {
 		c.current.done.Store(c.handed)
 	}
 	for c.records.Next() {
+		if c.current.holdback.passes(&c.records, int(c.current.name.Partition)) {
+			continue
+		}
 		r, err := s.decode(&c.records, c.current)
 		if err != nil {
 			c.batch = nil // what is in hand comes first; the next call meets the record again

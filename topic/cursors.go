@@ -27,15 +27,16 @@ type cursor struct {
 	end       log.Offset // nothing at or after it is returned
 	floating  bool       // nothing was read yet, from the start: retention may move it on
 	done      bool       // has nothing more below end
+	holdback  holdback
 }
 
 // newCursors places a cursor in every partition. Unless it is to follow them,
 // their ends are those at the call.
-func newCursors(partitions []*log.Partition, from Position, iso log.Isolation, follow bool) (*cursors, error) {
+func newCursors(partitions []*log.Partition, from Position, iso log.Isolation, follow bool, timed timing) (*cursors, error) {
 	c := &cursors{all: make([]cursor, len(partitions)), follow: follow, turn: -1}
 	// All ends come before anything else: the moment they stand for should be short.
 	for i, p := range partitions {
-		c.all[i] = cursor{partition: p, end: math.MaxInt64, floating: from.kind == positionStart}
+		c.all[i] = cursor{partition: p, end: math.MaxInt64, floating: from.kind == positionStart, holdback: holdback{timing: timed}}
 		if !follow {
 			c.all[i].end = visibleEnd(p, iso)
 		}
@@ -110,6 +111,9 @@ func (c *cursors) close() {
 // wait returns once next may have something new. It never has once the
 // partition is closed or offline, which is an error.
 func (c *cursor) wait(ctx context.Context) error {
+	if c.holdback.until != 0 {
+		return c.holdback.wait(ctx)
+	}
 	err := c.reader.Wait(ctx)
 	if err == nil || ctx.Err() != nil {
 		return err
@@ -120,10 +124,20 @@ func (c *cursor) wait(ctx context.Context) error {
 // next returns the partition's next batch, or io.EOF.
 func (c *cursor) next(follow bool) (*log.Batch, error) {
 	for !c.done {
+		if c.holdback.holds(c.reader) {
+			c.done = !follow
+			return nil, io.EOF
+		}
 		b, err := c.reader.Next()
 		switch {
 		case err == nil && b.Base < c.end:
 			c.floating = false
+			if b, err = c.holdback.take(c.reader, b); err != nil {
+				break
+			}
+			if b == nil {
+				continue // nothing of it is due
+			}
 			return b, nil
 		case err == nil || err == io.EOF:
 			c.done = !follow

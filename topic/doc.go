@@ -26,11 +26,22 @@
 // owner was lost, or ended before it had committed; under AtMostOnce never. Wherever
 // a consumer does not go on where its group was, it tells: see [Reset].
 //
+// # What a queue promises
+//
+// The consumers of a [Queue] share its records, whatever the number of partitions. A
+// record belongs to who received it until it is answered or its lock runs out; it is
+// delivered at least once, its deliveries are counted before it is handed out, and what
+// Ack or Reject confirmed is never delivered again.
+//
 // # What a reader sees
 //
 // Unless the topic is declared Uncommitted, only committed records below the
 // last stable offset. The order within a partition is the log's; partitions
 // take turns batch by batch. After an error an iterator ends.
+//
+// In a topic declared Delayed or with a TimeToLive readers and consumers keep the order:
+// a record that is not due holds back those behind it in its partition. A queue
+// delivers each when it is due. What has expired is passed over, and told to OnExpired.
 //
 // # Invariants
 //
@@ -45,6 +56,9 @@
 //
 // A consumer's commitMu, its mu. Under mu nothing is awaited, proposed or called back;
 // commitMu is held while a commit is written.
+//
+// Queues.mu, which is held while a queue is opened or closed, then queueCore.mu, then
+// queuePartition.mu. Under the last two nothing is awaited, written or called back.
 //
 // A partitionQueue's mu is a leaf: under it nothing is awaited, written,
 // encoded by a codec or called back. The same goes for sender.mu; the two are

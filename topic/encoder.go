@@ -36,6 +36,12 @@ const maxScratchBytes = 1 << 20
 // encode encodes r into s, which the result refers to.
 func (c *encoder[K, V]) encode(s *scratch, r *Record[K, V]) (entry, error) {
 	e := entry{headers: r.Headers, partition: anyPartition}
+	if !r.NotBefore.IsZero() || !r.Expires.IsZero() {
+		if !timed(c.topic.spec) {
+			return e, fmt.Errorf("topic %q: the record has NotBefore or Expires, and readers of the topic do not look at them: declare it Delayed", c.topic.name)
+		}
+		e.headers = withTimes(r.Headers, r.NotBefore, r.Expires)
+	}
 	var err error
 	if !r.NoKey && !absent(c.absence, &r.Key) {
 		if s.key, err = c.keys.Append(s.key[:0], r.Key); err != nil {

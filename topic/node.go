@@ -6,7 +6,9 @@ import (
 	"github.com/thalweg/thalweg/log"
 )
 
-// Node is what producers and readers need of the node they run on.
+// Node is what producers and readers need of the node they run on. One that has a method
+// Now() time.Time is also the clock by which records are due and expire; without it
+// that is time.Now.
 type Node interface {
 	// Open returns the partitions of a topic, indexed by their number. It
 	// creates the topic with spec where it does not exist.

@@ -22,11 +22,15 @@ import (
 // batch. The iterator resolves from, and opens the topic, whenever ranging over
 // it begins. It holds no lock while the loop body runs, and pins the segment
 // files it is in until the loop ends.
+//
+// In a topic declared Delayed a record that is not due holds back those behind it in
+// its partition, but not other partitions; what has expired is passed over.
 func Read[K, V any](ctx context.Context, n Node, t Topic[K, V], from Position) iter.Seq2[Record[K, V], error] {
 	return read(ctx, n, t, from, scope{partition: allPartitions, follow: true})
 }
 
-// ReadToEnd is Read up to what t's isolation lets see when ranging begins.
+// ReadToEnd is Read up to what t's isolation lets see when ranging begins, and in a
+// topic declared Delayed up to the first record of each partition that is not due.
 func ReadToEnd[K, V any](ctx context.Context, n Node, t Topic[K, V], from Position) iter.Seq2[Record[K, V], error] {
 	return read(ctx, n, t, from, scope{partition: allPartitions})
 }
@@ -56,7 +60,7 @@ func read[K, V any](ctx context.Context, n Node, t Topic[K, V], from Position, s
 			yield(Record[K, V]{}, err)
 			return
 		}
-		cursors, err := newCursors(partitions, from, t.Isolation(), sc.follow)
+		cursors, err := newCursors(partitions, from, t.Isolation(), sc.follow, d.timing)
 		if err != nil {
 			yield(Record[K, V]{}, err)
 			return
@@ -103,7 +107,7 @@ func prepare[K, V any](n Node, t Topic[K, V], sc scope) (*decoder[K, V], []*log.
 		}
 		partitions = partitions[i : i+1]
 	}
-	return &decoder[K, V]{topic: t.name, keys: keys, values: values}, partitions, nil
+	return &decoder[K, V]{topic: t.name, keys: keys, values: values, timing: t.timing(n)}, partitions, nil
 }
 
 // decoder makes typed records of a topic.
@@ -111,6 +115,7 @@ type decoder[K, V any] struct {
 	topic  string
 	keys   codec.Codec[K]
 	values codec.Codec[V]
+	timing timing
 }
 
 // records yields the records of b below end.
@@ -119,6 +124,9 @@ func (d *decoder[K, V]) records(ctx context.Context, b *log.Batch, partition int
 	for it.Next() && it.Offset < end {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if d.timing.passes(&it, partition) {
+			continue
 		}
 		r, err := d.record(&it, partition)
 		if err != nil {
@@ -154,10 +162,8 @@ func (d *decoder[K, V]) record(it *log.RecordIterator, partition int) (Record[K,
 		}
 	}
 	if it.HasHeaders() {
-		r.Headers = it.Headers()
-		for i := range r.Headers { // the values point into the log's mapping
-			r.Headers[i].Value = slices.Clone(r.Headers[i].Value)
-		}
+		r.Headers = copyHeaders(it.Headers())
+		r.NotBefore, r.Expires = d.timing.explicit(r.Headers)
 	}
 	return r, nil
 }
@@ -165,7 +171,7 @@ func (d *decoder[K, V]) record(it *log.RecordIterator, partition int) (Record[K,
 // typed is record for one that was read as it is stored.
 func (d *decoder[K, V]) typed(raw Record[[]byte, []byte]) (Record[K, V], error) {
 	r := Record[K, V]{
-		NoKey: raw.NoKey, Deleted: raw.Deleted, Time: raw.Time, Headers: raw.Headers, Partition: raw.Partition, Offset: raw.Offset,
+		NoKey: raw.NoKey, Deleted: raw.Deleted, Time: raw.Time, NotBefore: raw.NotBefore, Expires: raw.Expires, Headers: raw.Headers, Partition: raw.Partition, Offset: raw.Offset,
 	}
 	var err error
 	if !r.NoKey {
@@ -179,6 +185,14 @@ func (d *decoder[K, V]) typed(raw Record[[]byte, []byte]) (Record[K, V], error) 
 		}
 	}
 	return r, nil
+}
+
+// copyHeaders copies what points into the log's mapping.
+func copyHeaders(headers []Header) []Header {
+	for i := range headers {
+		headers[i].Value = slices.Clone(headers[i].Value)
+	}
+	return headers
 }
 
 func (d *decoder[K, V]) decodeError(r *Record[K, V], part string, t reflect.Type, err error) error {

@@ -21,6 +21,13 @@ type Record[K, V any] struct {
 	// Time for the time of sending, and the topic's EventTime goes before both.
 	Time time.Time
 
+	// NotBefore is when the record is to be read at the earliest, and Expires when it is
+	// not to be read any more, in milliseconds, by the clock of who reads; zero for no
+	// such time. Only topics declared Delayed or with a TimeToLive have records with
+	// either. They travel in the headers HeaderNotBefore and HeaderExpires. The default
+	// that TimeToLive gives is not in Expires.
+	NotBefore, Expires time.Time
+
 	Headers []Header
 
 	// Partition and Offset are where the record was read; a producer ignores them.

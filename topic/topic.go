@@ -30,6 +30,7 @@ type Topic[K, V any] struct {
 	partitionBy func(k K, n int) int
 	spec        log.TopicSpec
 	uncommitted bool
+	onExpired   func(partition int, offset int64)
 	faults      error // mistakes in the calls so far, joined
 
 	// declared is the same in two topics if records of one are encoded and placed as
@@ -162,6 +163,33 @@ func (t Topic[K, V]) RetainBytes(n int64) Topic[K, V] {
 		return t.fault("RetainBytes(%d): give a positive size, or leave the call out to keep everything", n)
 	}
 	t.spec.RetentionBytes = n
+	return t
+}
+
+// Delayed has readers of the topic look at the times of its records, see
+// Record.NotBefore and Record.Expires. A record that is not due holds back those
+// behind it in its partition from who reads in order; a Queue passes it by.
+func (t Topic[K, V]) Delayed() Topic[K, V] {
+	t.spec.Delayed = true
+	return t
+}
+
+// TimeToLive sets how long after their Time records expire that do not have an
+// Expires of their own, at least 1 ms. Readers pass over what has expired. It also has
+// them look at the times of records as Delayed does.
+func (t Topic[K, V]) TimeToLive(d time.Duration) Topic[K, V] {
+	if d < time.Millisecond {
+		return t.fault("TimeToLive(%v): give at least 1 ms, or leave the call out", d)
+	}
+	t.spec.TimeToLive = d
+	return t
+}
+
+// OnExpired has f called for every record that a reader passes over since it has
+// expired, by the goroutine that reads. It is about reading alone, as Uncommitted is; a
+// Queue counts them in its status.
+func (t Topic[K, V]) OnExpired(f func(partition int, offset int64)) Topic[K, V] {
+	t.onExpired = f
 	return t
 }
 
