@@ -447,7 +447,7 @@ func TestBaseOffsetsOfACompactedTopic(t *testing.T) {
 		}
 		var places []place
 		for i := range 12 {
-			_, err := p.Write(batchOf(plain, 1, fmt.Sprint("value ", i), "more"))
+			_, err := p.Write(keyed(plain, 1, fmt.Sprint("key=value ", i), "key=more"))
 			require.NoError(t, err)
 			s := p.active()
 			places = append(places, place{s.name(logSuffix), s.lastBatch})

@@ -31,12 +31,19 @@
 //	HighWatermark = Durable under SyncAlways, else End; where the policy was
 //	changed to SyncAlways, it stays where it was until Durable has reached it
 //
-// Offsets in a segment have no gaps, except where a topic is compacted. Leader
-// epochs never decrease from batch to batch.
+// Offsets have no gaps, except where a partition was compacted, and there none
+// between segments. Leader epochs never decrease from batch to batch.
+//
+// # Compaction
+//
+// Of a compacted topic the records go that have a newer one of their key, and
+// deletions some time later (see TopicSpec). The newest segment stays as it is, and
+// so does all that is not decided, or not on disk. What a reader that starts at
+// Start or above Horizon gets adds up to what the whole log would have given.
 //
 // # Lock order
 //
-// Log.admin, then Partition.syncMu, then Partition.mu, then Log.checkpointMu, then
+// Log.admin, then Log.compacting, then Partition.compactMu, then Partition.syncMu, then Partition.mu, then Log.checkpointMu, then
 // Log.mu and segment.indexMu. Appends hold Partition.mu, also while a segment is
 // made; readers hold no lock, save indexMu when they seek.
 package log

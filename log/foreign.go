@@ -3,124 +3,11 @@ package log
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
-	"path"
-	"slices"
-	"strings"
 
 	"github.com/thalweg/thalweg/internal/vfs"
 )
-
-// What a Kafka broker leaves in a partition directory beside segments, indexes and
-// snapshots when it is stopped while it replaces segments: N.log.cleaned is not
-// complete and counts for nothing; N.log.swap is complete and takes the place of all
-// segments from N to its own end; N.log.deleted is on its way out. A segment may be
-// replaced by several, of which none counts while one with a lower offset is not
-// complete.
-const (
-	cleanedSuffix = ".cleaned"
-	swapSuffix    = ".swap"
-)
-
-// swap is a segment that takes the place of those in [base, next).
-type swap struct{ base, next Offset }
-
-type swaps []swap
-
-// cover tells whether a segment at base is replaced.
-func (all swaps) cover(base Offset) bool {
-	return len(all) > 0 && base >= all[0].base && base < max(all[len(all)-1].next, all[len(all)-1].base+1)
-}
-
-// findSwaps returns the segments that were to replace others when a broker stopped,
-// by base offset.
-func (o *opening) findSwaps() (all swaps, err error) {
-	names, err := o.options.FS.List(o.dir)
-	if err != nil {
-		return nil, err
-	}
-	incomplete := maxOffset
-	for _, name := range names {
-		if base, ok := parseOffsetName(strings.TrimSuffix(name, cleanedSuffix), logSuffix); ok && strings.HasSuffix(name, cleanedSuffix) {
-			incomplete = min(incomplete, base)
-		}
-	}
-	for _, name := range names {
-		base, ok := parseOffsetName(strings.TrimSuffix(name, swapSuffix), logSuffix)
-		if !ok || !strings.HasSuffix(name, swapSuffix) || base >= incomplete {
-			continue
-		}
-		s, err := o.openSwap(base)
-		if err != nil {
-			return nil, err
-		}
-		found := s.scan(s.allocated, scanOptions{gaps: true})
-		err = errors.Join(found.fault, s.closeFile())
-		s.unpin()
-		if err != nil {
-			return nil, &CorruptionError{File: path.Join(o.dir, name), Position: found.end, Offset: found.next, Cause: err}
-		}
-		all = append(all, swap{base: base, next: found.next})
-	}
-	return all, nil
-}
-
-// openSwap maps the segment that replaces others from base on.
-func (o *opening) openSwap(base Offset) (*segment, error) {
-	s := newSegment(o.options.FS, o.dir, base, o.options.IndexIntervalBytes)
-	file, err := o.options.FS.Open(s.name(logSuffix + swapSuffix))
-	if err != nil {
-		return nil, err
-	}
-	size, err := file.Size()
-	if err == nil {
-		err = s.attach(file, size, 0)
-	}
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return s, nil
-}
-
-// completeSwaps does what the broker was about to do: the replaced segments go, then
-// the new ones get their names. It can be interrupted and done again.
-func (o *opening) completeSwaps() error {
-	all, err := o.findSwaps()
-	if err != nil || len(all) == 0 {
-		return err
-	}
-	files, err := o.listFiles()
-	if err != nil {
-		return err
-	}
-	for _, base := range files.segments {
-		if all.cover(base) {
-			replaced := slices.ContainsFunc(all, func(s swap) bool { return s.base == base })
-			for _, suffix := range []string{logSuffix, indexSuffix, timeIndexSuffix, txnIndexSuffix} {
-				if suffix == logSuffix && replaced {
-					continue // by the renaming
-				}
-				if err := removeIfPresent(o.options.FS, path.Join(o.dir, offsetName(base, suffix))); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	// Before their replacement has a name that says no more which of them it replaces.
-	if err := o.options.FS.SyncDir(o.dir); err != nil {
-		return err
-	}
-	for _, swap := range all {
-		name := path.Join(o.dir, offsetName(swap.base, logSuffix))
-		if err := o.options.FS.Rename(name+swapSuffix, name); err != nil {
-			return err
-		}
-		o.options.Logger.Info("a segment takes the place of those it replaces", "segment", name)
-	}
-	return o.options.FS.SyncDir(o.dir)
-}
 
 // wholeBatchAt tells whether there is a batch whose checksum fits at position, so that
 // what is wrong with it is no torn write.
@@ -196,12 +83,4 @@ func checkLegacy(b []byte) error {
 		return fmt.Errorf("message format %d: %w", b[atMagic], errLegacyFormat)
 	}
 	return nil
-}
-
-// completeForeign is completeSwaps for a directory that is not ours yet.
-func (o *opening) completeForeign() error {
-	if !o.state.adopt {
-		return nil
-	}
-	return o.completeSwaps()
 }

@@ -31,6 +31,7 @@ type Log struct {
 	topicsChanged signal
 
 	populating chan *segment // pinned; segments whose next pages are to be present
+	compacting chan struct{} // semaphore: one partition is compacted at a time
 	stop       chan struct{} // ends the goroutines counted by stopped
 	stopped    sync.WaitGroup
 
@@ -82,6 +83,9 @@ func Open(dir string, o Options) (_ *Log, err error) {
 	if o.RetentionCheckInterval > 0 {
 		l.stopped.Go(l.retentionLoop)
 	}
+	if l.options.CompactionInterval > 0 {
+		l.stopped.Go(l.compactLoop)
+	}
 	for p := range l.Partitions() {
 		p.run()
 	}
@@ -93,6 +97,7 @@ func newLog(dir string, o Options) *Log {
 		dir:        dir,
 		options:    o,
 		populating: make(chan *segment, 16),
+		compacting: make(chan struct{}, 1),
 		stop:       make(chan struct{}),
 		topics:     make(map[string]*topicPartitions),
 	}

@@ -18,6 +18,9 @@ const (
 	defaultProducerExpiry = 7 * 24 * time.Hour
 
 	defaultMaxDecompressed = 128 << 20
+
+	defaultCompactionInterval    = 15 * time.Second
+	defaultCompactionMemoryBytes = 64 << 20
 )
 
 // Options configures Open. The zero value suits production.
@@ -61,6 +64,25 @@ type Options struct {
 	// means for ever. An id with an open transaction never expires.
 	ProducerExpiry time.Duration
 
+	// CompactionInterval is the time between two looks for compacted partitions that
+	// are worth compacting. Zero means 15 s, negative means never: then only
+	// Partition.Compact does it.
+	CompactionInterval time.Duration
+
+	// CompactionMemoryBytes bounds the memory in which a compaction remembers keys,
+	// 30 bytes each, whatever the size of the partition: when the keys do not fit
+	// it makes several passes. Zero means 64 MiB, enough for two million keys. One
+	// partition is compacted at a time, and less is taken for a smaller one.
+	CompactionMemoryBytes int64
+
+	// CompactionBytesPerSecond bounds what compaction reads and writes. Zero means
+	// no bound.
+	CompactionBytesPerSecond int64
+
+	// CompactionLimit tells how far a partition may be compacted. It is called
+	// without locks held, before each compaction. Nil means no limit.
+	CompactionLimit func(TopicPartition) CompactionLimit
+
 	// Logger receives structured events. Nil discards them.
 	Logger *slog.Logger
 }
@@ -98,7 +120,17 @@ func (o Options) withDefaults() (Options, error) {
 	if o.ProducerExpiry == 0 {
 		o.ProducerExpiry = defaultProducerExpiry
 	}
+	if o.CompactionInterval == 0 {
+		o.CompactionInterval = defaultCompactionInterval
+	}
+	if o.CompactionMemoryBytes == 0 {
+		o.CompactionMemoryBytes = defaultCompactionMemoryBytes
+	}
 	switch {
+	case o.CompactionMemoryBytes < 0:
+		return o, fmt.Errorf("log: Options.CompactionMemoryBytes is %d, it cannot be negative", o.CompactionMemoryBytes)
+	case o.CompactionBytesPerSecond < 0:
+		return o, fmt.Errorf("log: Options.CompactionBytesPerSecond is %d, it cannot be negative", o.CompactionBytesPerSecond)
 	case o.SegmentBytes < 0 || o.SegmentBytes > math.MaxInt32:
 		return o, fmt.Errorf("log: Options.SegmentBytes is %d, allowed is 1 to %d", o.SegmentBytes, math.MaxInt32)
 	case o.IndexIntervalBytes < 0:

@@ -33,18 +33,26 @@ type Partition struct {
 	durable    atomic.Int64
 	epochs     atomic.Pointer[epochs]
 	aborted    atomic.Pointer[abortedTransactions]
+	horizon    atomic.Int64          // see Horizon; stored under syncMu
 	failed     atomic.Pointer[error] // first failed write or sync; set once
 	closed     atomic.Bool
 
 	progress  signal // something above changed
 	callbacks atomic.Pointer[[]*func()]
 
+	// compactMu is held by a compaction, which is long. It is taken before syncMu.
+	compactMu sync.Mutex
+
 	// syncMu serialises what writes files beside appending: syncing, truncating,
-	// deleting and closing. It is taken before mu.
-	syncMu  sync.Mutex
-	deleted Deleted
-	told    Deleted          // the part of it that was logged
-	holds   []*func() Offset // of retention
+	// deleting, putting compacted segments in place and closing. It is taken before
+	// mu.
+	syncMu     sync.Mutex
+	deleted    Deleted
+	told       Deleted          // the part of it that was logged
+	holds      []*func() Offset // of retention
+	compaction compactionState  // as on disk
+	decidedIn  decidedIn        // as the last compaction found
+	opened     time.Time        // wall clock; set once
 
 	// mu serialises appends.
 	mu          sync.Mutex
@@ -312,6 +320,8 @@ func (p *Partition) halt() (first bool) {
 		close(p.stop)
 	}
 	p.stopped.Wait()
+	p.compactMu.Lock() // a compaction ends early
+	defer p.compactMu.Unlock()
 	p.advanced()
 	return first
 }

@@ -70,6 +70,9 @@ func (p *Partition) checkBatch(batch []byte) (Batch, error) {
 	case b.Count < 1 || Offset(b.Count) != b.Last-b.Base+1:
 		return Batch{}, fmt.Errorf("%w: %d records for %d offsets", ErrInvalidBatch, b.Count, b.Last-b.Base+1)
 	}
+	if p.spec().Compact {
+		return b, p.checkKeys(&b)
+	}
 	return b, nil
 }
 

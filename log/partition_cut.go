@@ -36,6 +36,10 @@ func (p *Partition) truncateLocked(end Offset) (cut bool, err error) {
 	if err := p.checkRange(end); err != nil {
 		return false, err
 	}
+	if touched := p.compaction.touched; end < touched {
+		return false, fmt.Errorf("%w: cut %s at %d: it is compacted up to %d, and records before the cut may be gone for newer ones behind it",
+			ErrOffsetOutOfRange, p.name, end, touched)
+	}
 	segments := *p.segments.Load()
 	at := find(segments, end)
 	split := segments[at]
@@ -104,7 +108,7 @@ func (p *Partition) cutSegmentsLocked(at int, position int64, end Offset) error 
 	if err != nil {
 		return err
 	}
-	if found := active.scan(position, scanOptions{gaps: p.spec().Compact}); found.fault != nil || found.next != end {
+	if found := active.scan(position, scanOptions{gapsBelow: p.compaction.touched}); found.fault != nil || found.next != end {
 		active.unpin()
 		return errors.Join(fmt.Errorf("the copy ends at offset %d: %w", found.next, found.fault), active.closeFile())
 	}
@@ -138,17 +142,8 @@ func (p *Partition) reloadProducersLocked(snapshots []Offset, end Offset) error 
 	again, from := p.loadSnapshot(snapshots, end)
 	again.owners = p.producers.owners
 	now := p.options.Now().UnixMilli()
-	for _, s := range *p.segments.Load() {
-		if s.next <= from {
-			continue
-		}
-		err := s.eachBatch(max(from, s.base), func(b *Batch) error {
-			_, _, err := again.replay(b, now)
-			return err
-		})
-		if err != nil {
-			return err
-		}
+	if err := again.replayAll(*p.segments.Load(), from, end, now); err != nil {
+		return err
 	}
 	if again.owners != nil {
 		again.setOwners(again.owners)
@@ -251,6 +246,13 @@ func (p *Partition) ensureSnapshot(before *segment, base Offset) error {
 	if before.snapshot != nil {
 		return replaceFile(p.files(), name, before.snapshot)
 	}
+	return p.ensureSnapshotAt(base)
+}
+
+// ensureSnapshotAt is ensureSnapshot for any offset between two batches that are on
+// disk.
+func (p *Partition) ensureSnapshotAt(off Offset) error {
+	name := path.Join(p.dir, offsetName(off, snapshotSuffix))
 	if b, err := readSmallFile(p.files(), name); err == nil {
 		if _, err := decodeSnapshot(b, p.options.ProducerExpiry); err == nil {
 			return nil
@@ -260,19 +262,10 @@ func (p *Partition) ensureSnapshot(before *segment, base Offset) error {
 	if err != nil {
 		return err
 	}
-	at, from := p.loadSnapshot(files.snapshots, base)
+	at, from := p.loadSnapshot(files.snapshots, off)
 	now := p.options.Now().UnixMilli()
-	for _, s := range *p.segments.Load() {
-		if s.next <= from || s.base >= base {
-			continue
-		}
-		err := s.eachBatch(max(from, s.base), func(b *Batch) error {
-			_, _, err := at.replay(b, now)
-			return err
-		})
-		if err != nil {
-			return err
-		}
+	if err := at.replayAll(*p.segments.Load(), from, off, now); err != nil {
+		return err
 	}
 	return replaceFile(p.files(), name, at.encodeSnapshot(now))
 }

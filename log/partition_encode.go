@@ -37,6 +37,21 @@ func (p *Partition) checkRecords(b *Batch) error {
 	return nil
 }
 
+// checkKeys refuses a batch for a compacted topic in which a record has no key.
+func (p *Partition) checkKeys(b *Batch) error {
+	if b.Compression != 0 {
+		b.unpacker = p.log.decoders.unpacker()
+		defer func() {
+			p.log.decoders.done(b.unpacker)
+			b.unpacker, b.plain = nil, nil
+		}()
+	}
+	if i := b.firstWithoutKey(); i >= 0 {
+		return fmt.Errorf("%w: record %d of a batch of %d for %s: give it a key, or write to a topic without Compact", ErrNoKey, i, b.Count, p.name)
+	}
+	return nil
+}
+
 // recordTooLarge refuses a record because of the topic's setting.
 func recordTooLarge(size, limit int64) error {
 	return fmt.Errorf("%w: a record has %d bytes of key, value and headers, the topic's MaxRecordBytes is %d; make the record smaller, or raise the setting",

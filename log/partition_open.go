@@ -24,13 +24,17 @@ type opening struct {
 	state    openState
 	files    partitionFiles
 	segments []*segment
-	known    epochs      // of the leader epoch file
-	rebuild  bool        // that file is to be made anew
-	newest   LeaderEpoch // of the file and all batches seen
-	hasEpoch bool        // newest is valid
-	replay   Offset      // producers are rebuilt from here on, or from earlier
-	walked   []*segment  // those whose aborted transactions the replay tells
-	changed  bool        // files came, went or were cut: the directory needs a sync
+	known    epochs // of the leader epoch file
+	rebuild  bool   // that file is to be made anew
+
+	compactionLost bool // the compaction state was damaged
+
+	newest    LeaderEpoch // of the file and all batches seen
+	hasEpoch  bool        // newest is valid
+	replay    Offset      // aborted transactions are found by a replay from here on, or from earlier
+	uncertain Offset      // snapshots above may be of records that are gone: producers are rebuilt from here on, or from earlier
+	walked    []*segment  // those whose aborted transactions the replay tells
+	changed   bool        // files came, went or were cut: the directory needs a sync
 }
 
 // partitionFiles are the names in a partition directory that mean something.
@@ -39,6 +43,10 @@ type partitionFiles struct {
 	snapshots []Offset
 	leftovers []string // of an operation that was cut off
 }
+
+// leftoverSuffixes end the names of files of operations that were cut off. A .swap
+// file that completeSwaps leaves is not to be put in place.
+var leftoverSuffixes = []string{temporarySuffix, spareSuffix, cleanedSuffix, swapSuffix}
 
 func (p *Partition) listFiles() (files partitionFiles, err error) {
 	names, err := p.options.FS.List(p.dir)
@@ -50,7 +58,7 @@ func (p *Partition) listFiles() (files partitionFiles, err error) {
 			files.segments = append(files.segments, base)
 		} else if offset, ok := parseOffsetName(name, snapshotSuffix); ok {
 			files.snapshots = append(files.snapshots, offset)
-		} else if ext := path.Ext(name); ext == temporarySuffix || ext == spareSuffix {
+		} else if slices.Contains(leftoverSuffixes, path.Ext(name)) {
 			files.leftovers = append(files.leftovers, name)
 		}
 	}
@@ -79,7 +87,7 @@ func (p *Partition) open(state openState) error {
 }
 
 func (p *Partition) openAs(state openState) (err error) {
-	o := &opening{Partition: p, state: state, replay: maxOffset}
+	o := &opening{Partition: p, state: state, replay: maxOffset, uncertain: maxOffset}
 	p.recovery = Recovery{Clean: state.stopped, CutFrom: -1}
 	p.aborted.Store(new(abortedTransactions))
 	defer func() {
@@ -91,7 +99,7 @@ func (p *Partition) openAs(state openState) (err error) {
 		}
 	}()
 	steps := []func() error{
-		o.completeForeign, o.openSegments, o.readEpochs, o.checkSegments, o.checkStart,
+		o.readCompaction, o.completeSwaps, o.openSegments, o.readEpochs, o.checkSegments, o.checkStart,
 		o.settleEpochs, o.rebuildProducers, o.settle,
 	}
 	for _, step := range steps {
@@ -154,7 +162,7 @@ func (o *opening) checkSegments() error {
 		last := i == len(o.segments)-1
 		if i > 0 && s.base != o.segments[i-1].next {
 			before := o.segments[i-1]
-			gap := o.spec().Compact && s.base > before.next && (before.seal == nil || before.seal.gapAfter)
+			gap := before.next < o.gapsBelow() && s.base > before.next && (before.seal == nil || before.seal.gapAfter)
 			if !gap {
 				if done, err := o.misplaced(i); done || err != nil {
 					return err
@@ -225,7 +233,7 @@ func (o *opening) missing(end Offset) error {
 // done is true when the log ends before it.
 func (o *opening) misplaced(i int) (done bool, err error) {
 	s, expected := o.segments[i], o.segments[i-1].next
-	if found := s.scan(s.allocated, scanOptions{gaps: o.spec().Compact, recycled: !o.state.adopt}); found.fault == nil && found.end == 0 {
+	if found := s.scan(s.allocated, scanOptions{gapsBelow: maxOffset, recycled: !o.state.adopt}); found.fault == nil && found.end == 0 {
 		// Left by a roll that failed, or emptied by the crash.
 		return false, o.dropSegments(i, i+1)
 	}
@@ -272,16 +280,15 @@ func (o *opening) trustSeal(s *segment) bool {
 	return true
 }
 
-// scanSegment reads all of s. Only compaction leaves gaps, and it leaves the last
-// segment alone; what another writer left is taken as it is.
+// scanSegment reads all of s.
 func (o *opening) scanSegment(s *segment, last bool) (scanned, error) {
 	if err := s.removeIndexes(); err != nil {
 		return scanned{}, err
 	}
 	var disagree error
 	found := s.scan(s.allocated, scanOptions{
-		gaps:     o.spec().Compact && (!last || o.state.adopt),
-		recycled: !o.state.adopt,
+		gapsBelow: o.gapsBelow(),
+		recycled:  !o.state.adopt,
 		each: func(at int64, b *Batch) error {
 			disagree = o.checkEpoch(s, at, b)
 			return disagree
@@ -292,6 +299,9 @@ func (o *opening) scanSegment(s *segment, last bool) (scanned, error) {
 	}
 	o.recovery.ScannedBytes += found.end
 	o.replay = min(o.replay, s.base)
+	if found.next > o.state.recoveryPoint || o.state.adopt {
+		o.uncertain = min(o.uncertain, s.base)
+	}
 	o.walked = append(o.walked, s)
 	if found.fault == nil {
 		return found, nil
@@ -498,14 +508,27 @@ func (o *opening) rebuildProducers() error {
 	slices.SortFunc(all, func(a, b abortedTransaction) int { return int(a.last - b.last) })
 	o.aborted.Store(&all)
 	o.producers = producers
-	return nil
+	// A segment below the recovery point that was read for its indexes alone does
+	// not put later snapshots in doubt, and they know more: what compaction took
+	// out of the log is not replayed.
+	certain := o.uncertain
+	if !o.compactionLost {
+		certain = max(certain, o.compaction.touched) // which is never cut off
+	}
+	latest, from := p.loadSnapshot(o.files.snapshots, min(certain, end))
+	if from <= replay {
+		return nil
+	}
+	o.producers = latest
+	return latest.replayAll(o.segments, from, end, now)
 }
 
 // loadSnapshot returns the state of the newest good snapshot at or below limit and
-// its offset, or empty state and 0.
+// its offset, or empty state and 0. Snapshots of what has been compacted since do
+// not count: the marker of a transaction that one of them has open may be gone.
 func (p *Partition) loadSnapshot(offsets []Offset, limit Offset) (*producers, Offset) {
 	for _, offset := range slices.Backward(offsets) {
-		if offset > limit {
+		if offset > limit || offset < p.compaction.touched && p.compaction.touched <= limit {
 			continue
 		}
 		name := path.Join(p.dir, offsetName(offset, snapshotSuffix))
@@ -548,7 +571,7 @@ func (o *opening) settle() error {
 	}
 	// A snapshot of records that are gone would be true of other ones some day.
 	for _, offset := range o.files.snapshots {
-		if offset == end || offset < end && o.isBase(offset) {
+		if offset == end || offset < end && (o.isBase(offset) || offset == o.compaction.touched) {
 			continue
 		}
 		if err := removeIfPresent(files, path.Join(p.dir, offsetName(offset, snapshotSuffix))); err != nil {
@@ -570,6 +593,10 @@ func (o *opening) settle() error {
 	}
 	kept := p.aborted.Load().between(start, maxOffset)
 	p.aborted.Store(&kept)
+	if err := o.settleCompaction(); err != nil {
+		return err
+	}
+	p.opened = o.options.Now()
 
 	p.segments.Store(&o.segments)
 	p.end.Store(int64(end))

@@ -193,7 +193,7 @@ func (p *Partition) finishSealed(sealed []*segment) {
 	p.syncMu.Lock()
 	defer p.syncMu.Unlock()
 	for _, s := range sealed {
-		if !slices.Contains(*p.segments.Load(), s) {
+		if s.file == nil || !slices.Contains(*p.segments.Load(), s) {
 			continue
 		}
 		err := s.writeIndexes(p.aborted.Load().between(s.base, s.next))

@@ -310,6 +310,18 @@ func (s *producers) prune(now int64) {
 	s.pruneAt = max(firstPrune, 2*len(s.byID))
 }
 
+// lastOffsets returns the last offset of the last batch of each producer that has
+// not expired.
+func (s *producers) lastOffsets(now int64) map[ProducerID]Offset {
+	last := make(map[ProducerID]Offset, len(s.byID))
+	for id, p := range s.byID {
+		if newest, some := p.newest(); some && !s.expired(p, now) {
+			last[id] = newest.last
+		}
+	}
+	return last
+}
+
 // firstOpen returns the first offset of the oldest open transaction, end without
 // one.
 func (s *producers) firstOpen(end Offset) Offset {
@@ -324,6 +336,7 @@ func (s *producers) firstOpen(end Offset) Offset {
 func (s *producers) replay(b *Batch, now int64) (hidden abortedTransaction, isAbort bool, err error) {
 	switch {
 	case b.Producer.ID == NoProducer:
+	case b.Control && b.Count == 0: // compaction took the marker
 	case b.Control:
 		m, err := decodeMarker(b)
 		if err != nil {
@@ -339,4 +352,24 @@ func (s *producers) replay(b *Batch, now int64) (hidden abortedTransaction, isAb
 		s.apply(b, b.Base, b.Last, now)
 	}
 	return abortedTransaction{}, false, nil
+}
+
+// replayAll notes what segments hold in [from, to), both between batches.
+func (s *producers) replayAll(segments []*segment, from, to Offset, now int64) error {
+	for _, segment := range segments {
+		if segment.next <= from || segment.base >= to {
+			continue
+		}
+		err := segment.eachBatch(max(from, segment.base), func(b *Batch) error {
+			if b.Base >= to {
+				return nil
+			}
+			_, _, err := s.replay(b, now)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

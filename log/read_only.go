@@ -113,7 +113,7 @@ func (p *Partition) openReadOnly(state openState) (err error) {
 		}
 	}()
 	steps := []func() error{
-		o.mapSegments, o.readEpochs, o.scanAll, o.settleEpochs, o.rebuildProducers, o.publish,
+		o.readCompaction, o.mapSegments, o.readEpochs, o.scanAll, o.settleEpochs, o.rebuildProducers, o.publish,
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -165,7 +165,7 @@ func (o *opening) scanAll() error {
 			}
 			before.gapAfter = s.base > before.next
 		}
-		found := s.scan(s.allocated, scanOptions{gaps: true, recycled: o.state.recycled, each: func(at int64, b *Batch) error { return o.checkEpoch(s, at, b) }})
+		found := s.scan(s.allocated, scanOptions{gapsBelow: maxOffset, recycled: o.state.recycled, each: func(at int64, b *Batch) error { return o.checkEpoch(s, at, b) }})
 		o.recovery.ScannedBytes += found.end
 		o.replay = min(o.replay, s.base)
 		o.walked = append(o.walked, s)
@@ -222,6 +222,10 @@ func (o *opening) publish() error {
 	p.start.Store(int64(start))
 	p.end.Store(int64(end))
 	p.durable.Store(int64(end))
+	p.horizon.Store(int64(o.compaction.horizon))
+	if o.compactionLost {
+		p.horizon.Store(int64(end))
+	}
 	p.publishLocked()
 	return nil
 }

@@ -84,11 +84,16 @@ func (r *Reader) Next() (*Batch, error) {
 			return nil, err
 		}
 		b := &r.batch
+		if b.Base >= limit {
+			// Up to here compaction has left nothing.
+			r.next, r.hasLast = limit, false
+			break
+		}
 		r.position += int64(len(b.Bytes))
 		b.First = max(b.Base, r.next)
 		r.next = b.Last + 1
 		r.lastEpoch, r.hasLast = b.Epoch, true
-		if b.Control {
+		if b.Control || b.Count == 0 { // compaction leaves batches without records
 			continue
 		}
 		if b.Producer.Transactional && r.isolation != ReadUncommitted && p.aborted.Load().hides(b.Producer.ID, b.Base) {

@@ -65,7 +65,7 @@ type segment struct {
 	recycled      int64  // bytes of the file when it was taken for this segment; what it held may still be there
 	warm          bool   // the pages of those bytes are as the last writes left them, for all we know
 	copies        *copies
-	since         time.Time
+	since         time.Time // by Options.Now, at the first batch; zero when a process before wrote it and it is sealed
 	sealed        time.Time
 	lastBatch     int64                  // position of the last batch
 	sinceIndexed  int64                  // bytes since the last index entry
@@ -236,7 +236,7 @@ func (s *segment) note(at, size int64, last Offset, b *Batch) {
 		s.sinceIndexed = 0
 	}
 	s.sinceIndexed += size
-	if !b.Control && b.MaxTime > s.maxTime.Load() {
+	if !b.Control && b.Count > 0 && b.MaxTime > s.maxTime.Load() {
 		s.maxTimeOffset = last
 		s.maxTime.Store(b.MaxTime)
 	}
@@ -324,7 +324,7 @@ func loadIndex[E any](s *segment, suffix string, sum fileSum, decode func([]byte
 func (s *segment) rebuildLocked() error {
 	again := newSegment(s.fs, s.dir, s.base, s.indexInterval)
 	again.data = s.data
-	found := again.scan(s.end.Load(), scanOptions{gaps: true})
+	found := again.scan(s.end.Load(), scanOptions{gapsBelow: maxOffset})
 	if found.fault != nil {
 		return found.corruption(again)
 	}

@@ -11,9 +11,9 @@ import (
 
 // scanOptions say what a scan expects of a segment.
 type scanOptions struct {
-	gaps     bool                           // offsets may be missing, as after compaction
-	recycled bool                           // what the file held before it became this segment may follow the end
-	each     func(at int64, b *Batch) error // called for every good batch; may be nil
+	gapsBelow Offset                         // offsets may be missing below, as after compaction, and a batch begins there
+	recycled  bool                           // what the file held before it became this segment may follow the end
+	each      func(at int64, b *Batch) error // called for every good batch; may be nil
 }
 
 // scanned is what a scan found: whole good batches up to end, and there either
@@ -21,13 +21,14 @@ type scanOptions struct {
 type scanned struct {
 	end   int64
 	next  Offset
-	gap   Offset // the first offset that is missing, or -1
+	gap   Offset // the first offset that is missing, or -1 once no more may be
 	fault error  // what is wrong with the batch at end; nil when there is none
 	dirty int64  // bytes from end to the last one that is not zero
 }
 
-// certain is the offset below which the batches follow one another. A base offset
-// is not part of a checksum: a gap may be one that was damaged.
+// certain is the offset below which the batches follow one another, or the last
+// gap that there may be is over. A base offset is not part of a checksum: a gap may
+// be one that was damaged.
 func (f scanned) certain() Offset {
 	if f.gap >= 0 {
 		return f.gap
@@ -64,6 +65,9 @@ func (s *segment) scan(size int64, o scanOptions) (found scanned) {
 			s.note(found.end, int64(len(b.Bytes)), b.Last, &b)
 			found.end += int64(len(b.Bytes))
 			found.next = b.Last + 1
+			if found.next >= o.gapsBelow {
+				found.gap = -1
+			}
 		}
 		return nil
 	})
@@ -91,7 +95,7 @@ func (s *segment) checkNext(rest []byte, found scanned, o scanOptions) (Batch, e
 		return Batch{}, nil
 	case err != nil:
 		return Batch{}, err
-	case b.Base != found.next && !(o.gaps && b.Base > found.next):
+	case b.Base != found.next && !(b.Base > found.next && b.Base <= o.gapsBelow):
 		return Batch{}, fmt.Errorf("%w: base offset is %d, expected is %d (only compacted topics have gaps)", ErrInvalidBatch, b.Base, found.next)
 	case b.Last-s.base > math.MaxInt32:
 		return Batch{}, fmt.Errorf("%w: last offset %d is too far from the segment's base %d", ErrInvalidBatch, b.Last, s.base)

@@ -28,9 +28,33 @@ type TopicSpec struct {
 	// goes once the others have as much. Zero means everything.
 	RetentionBytes int64
 
-	// Compact asks for the newest record of each key only. It is recorded with
-	// the topic; nothing compacts yet.
+	// Compact asks for the newest record of each key only: older ones are removed
+	// in the background. Every record needs a key then; one without a value, a
+	// tombstone, deletes its key.
 	Compact bool
+
+	// TombstoneRetention is how long a tombstone of a compacted topic stays, and
+	// the marker of a transaction of which nothing else is left, counted from
+	// the first compaction that meets it. A reader that is slower may miss the
+	// deletion. Zero means 24 hours; what is less than a millisecond means none.
+	TombstoneRetention time.Duration
+
+	// MinCompactionLag is how long a record of a compacted topic stays at least,
+	// whatever came after it. It is counted from the last append to its segment.
+	// Zero means no time.
+	MinCompactionLag time.Duration
+
+	// MaxCompactionLag is how long a record of a compacted topic may wait to be
+	// compacted, however little there is to remove: its segment is sealed then.
+	// It is counted from the first record of the segment, or from when the log was
+	// opened where that was later. Zero means that DirtyRatio alone decides.
+	MaxCompactionLag time.Duration
+
+	// DirtyRatio is the part of what can be compacted, per mille of its bytes,
+	// that has to be new since the last compaction for another one to begin. Zero
+	// means 500: a topic takes up to twice the space of its newest records, its
+	// active segment apart.
+	DirtyRatio int
 
 	// Compression is how batches are compressed that are built for the topic. Zero
 	// means not at all. A topic may hold batches compressed in any way.
@@ -58,6 +82,11 @@ type TopicSpec struct {
 	TimeToLive time.Duration
 }
 
+const (
+	defaultTombstoneRetention = 24 * time.Hour
+	defaultDirtyRatio         = 500
+)
+
 // setting is a field of a TopicSpec as the registry keeps it. A field that is zero,
 // and so has its default, takes no place there.
 type setting struct {
@@ -79,6 +108,17 @@ var settings = []setting{
 	{id: 3, name: "Compact", max: 1,
 		get: func(s *TopicSpec) int64 { return boolSetting(s.Compact) }, set: func(s *TopicSpec, v int64) { s.Compact = v != 0 },
 		print: printBool},
+	{id: 6, name: "TombstoneRetention", max: math.MaxInt64, print: printDuration,
+		get: func(s *TopicSpec) int64 { return int64(s.TombstoneRetention) },
+		set: func(s *TopicSpec, v int64) { s.TombstoneRetention = time.Duration(v) }},
+	{id: 7, name: "MinCompactionLag", max: math.MaxInt64, print: printDuration,
+		get: func(s *TopicSpec) int64 { return int64(s.MinCompactionLag) },
+		set: func(s *TopicSpec, v int64) { s.MinCompactionLag = time.Duration(v) }},
+	{id: 8, name: "MaxCompactionLag", max: math.MaxInt64, print: printDuration,
+		get: func(s *TopicSpec) int64 { return int64(s.MaxCompactionLag) },
+		set: func(s *TopicSpec, v int64) { s.MaxCompactionLag = time.Duration(v) }},
+	{id: 9, name: "DirtyRatio", max: 1000,
+		get: func(s *TopicSpec) int64 { return int64(s.DirtyRatio) }, set: func(s *TopicSpec, v int64) { s.DirtyRatio = int(v) }},
 	{id: 4, name: "RetentionAge", max: math.MaxInt64,
 		get: func(s *TopicSpec) int64 { return int64(s.RetentionAge) }, set: func(s *TopicSpec, v int64) { s.RetentionAge = time.Duration(v) },
 		print: func(v int64) any { return time.Duration(v) }},
@@ -111,6 +151,8 @@ func boolSetting(b bool) int64 {
 
 func printBool(v int64) any { return v != 0 }
 
+func printDuration(v int64) any { return time.Duration(v) }
+
 // text is a value of the setting for people.
 func (f *setting) text(v int64) string {
 	if f.print == nil {
@@ -131,6 +173,9 @@ func (s TopicSpec) validate() error {
 		if v := f.get(&s); v < f.min || v > f.max {
 			return fmt.Errorf("log: TopicSpec.%s is %s, allowed is %s to %s", f.name, f.text(v), f.text(f.min), f.text(f.max))
 		}
+	}
+	if s.MaxCompactionLag > 0 && s.MinCompactionLag > s.MaxCompactionLag {
+		return fmt.Errorf("log: TopicSpec.MinCompactionLag is %s, more than MaxCompactionLag, %s", s.MinCompactionLag, s.MaxCompactionLag)
 	}
 	return s.Compression.CheckLevel(s.CompressionLevel)
 }

@@ -130,6 +130,10 @@ var (
 	// Options.MaxDecompressedBytes, which its reader is told, too.
 	ErrTooLarge = errors.New("log: batch exceeds the largest size allowed")
 
+	// ErrNoKey refuses a record without a key for a compacted topic, which could
+	// never tell which record replaces it.
+	ErrNoKey = errors.New("log: record without a key for a compacted topic")
+
 	// ErrInvalidBatch is matched by the error for bytes that are no batch, or not the
 	// one that belongs there.
 	ErrInvalidBatch = errors.New("log: invalid record batch")

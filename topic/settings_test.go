@@ -149,3 +149,18 @@ func TestCompressedRecordsAreWhatWasSent(t *testing.T) {
 	require.Equal(t, log.LZ4, compressionOf(t, n.partition(t, "lines", 0)))
 	require.Equal(t, want, all(t, topic.ReadToEnd(t.Context(), n, packed, topic.Start())))
 }
+
+// Compaction is set by chained methods, in any order, and mistakes are told.
+func TestCompactionSettings(t *testing.T) {
+	tables := topic.New[string, string]("tables").Compact().MinCompactionLag(time.Minute).MaxCompactionLag(time.Hour).
+		DirtyRatio(100).TombstoneRetention(2 * time.Hour)
+	require.NoError(t, tables.Err())
+	require.Equal(t, log.TopicSpec{Partitions: 1, Compact: true, MinCompactionLag: time.Minute, MaxCompactionLag: time.Hour,
+		DirtyRatio: 100, TombstoneRetention: 2 * time.Hour}, tables.Spec())
+	require.ErrorContains(t, tables.DirtyRatio(0).Err(), "DirtyRatio(0)")
+	require.ErrorContains(t, tables.DirtyRatio(1001).Err(), "DirtyRatio(1001)")
+	require.ErrorContains(t, tables.TombstoneRetention(0).Err(), "24 hours")
+	require.ErrorContains(t, tables.MinCompactionLag(-1).Err(), "MinCompactionLag(-1ns)")
+	require.ErrorContains(t, tables.MaxCompactionLag(0).Err(), "MaxCompactionLag(0s)")
+	require.ErrorContains(t, tables.MinCompactionLag(2*time.Hour).Err(), "more than MaxCompactionLag(1h0m0s)")
+}

@@ -105,6 +105,55 @@ func (t Topic[K, V]) SegmentBytes(n int64) Topic[K, V] {
 	return t
 }
 
+// Compact keeps the newest record of each key only; older ones are removed in the
+// background. Offsets stay what they are. Every record needs a key then, or is
+// refused with log.ErrNoKey, and one without a value deletes its key.
+func (t Topic[K, V]) Compact() Topic[K, V] {
+	t.spec.Compact = true
+	return t
+}
+
+// TombstoneRetention sets how long a record without a value stays in a topic with
+// Compact, from when compaction first meets it: a reader that is further behind may
+// miss the deletion. Without it that is 24 hours.
+func (t Topic[K, V]) TombstoneRetention(d time.Duration) Topic[K, V] {
+	if d <= 0 {
+		return t.fault("TombstoneRetention(%v): give a positive duration, or leave the call out for 24 hours", d)
+	}
+	t.spec.TombstoneRetention = d
+	return t
+}
+
+// MinCompactionLag sets how long a record of a topic with Compact stays at least,
+// whatever came after it. Without it that is no time.
+func (t Topic[K, V]) MinCompactionLag(d time.Duration) Topic[K, V] {
+	if d < 0 {
+		return t.fault("MinCompactionLag(%v): give a duration, or leave the call out", d)
+	}
+	t.spec.MinCompactionLag = d
+	return t
+}
+
+// MaxCompactionLag sets how long a record of a topic with Compact waits at most to be
+// compacted, however little there is to remove. Without it DirtyRatio alone decides.
+func (t Topic[K, V]) MaxCompactionLag(d time.Duration) Topic[K, V] {
+	if d <= 0 {
+		return t.fault("MaxCompactionLag(%v): give a positive duration, or leave the call out for no bound", d)
+	}
+	t.spec.MaxCompactionLag = d
+	return t
+}
+
+// DirtyRatio sets how much of a topic with Compact has to be new for it to be
+// compacted, per mille of the bytes of its sealed segments. Without it that is 500.
+func (t Topic[K, V]) DirtyRatio(perMille int) Topic[K, V] {
+	if perMille < 1 || perMille > 1000 {
+		return t.fault("DirtyRatio(%d): give 1 to 1000, or leave the call out for 500", perMille)
+	}
+	t.spec.DirtyRatio = perMille
+	return t
+}
+
 // Compress sets how batches of the topic are compressed. Without it they are not.
 // Reading takes what it finds, so a topic may hold batches compressed in any way.
 func (t Topic[K, V]) Compress(c log.Compression) Topic[K, V] {
@@ -222,6 +271,9 @@ func (t Topic[K, V]) Err() error { return errors.Join(checkName(t.name), t.fault
 
 // together returns what is wrong with settings that are right each for itself.
 func (t Topic[K, V]) together() error {
+	if least, most := t.spec.MinCompactionLag, t.spec.MaxCompactionLag; most > 0 && least > most {
+		return fmt.Errorf("topic %q: MinCompactionLag(%v) is more than MaxCompactionLag(%v)", t.name, least, most)
+	}
 	if err := t.spec.Compression.CheckLevel(t.spec.CompressionLevel); err != nil {
 		return fmt.Errorf("topic %q: CompressionLevel(%d): %w", t.name, t.spec.CompressionLevel, err)
 	}
