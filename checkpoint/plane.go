@@ -76,7 +76,8 @@ type Plane struct {
 	unmarked  map[int64]struct{} // Completes whose markers are not all written, by index
 	failed    error              // the metadata log failed; set once
 	recovered recovery
-	held      map[log.ProducerID]struct{} // named producers that are open
+	held      map[log.ProducerID]struct{}              // named producers that are open
+	followers map[log.TopicPartition]func() log.Offset // of changelogs that a running job's store follows, how far those have it on disk
 
 	jobsMu   sync.Mutex          // taken with none of the others held, and none taken under it
 	sessions map[string]*Session // nil while a job is being started
@@ -110,12 +111,8 @@ func Open(dir string, o PlaneOptions) (*Plane, error) {
 	if o.Logger != nil {
 		lo.Logger = o.Logger
 	}
-	l, err := log.Open(dir, lo)
-	if err != nil {
-		return nil, err
-	}
 	p := &Plane{
-		log: l, logger: logger, now: o.Now,
+		logger: logger, now: o.Now,
 		unmarked: map[int64]struct{}{},
 		held:     map[log.ProducerID]struct{}{},
 		sessions: map[string]*Session{},
@@ -126,6 +123,20 @@ func Open(dir string, o PlaneOptions) (*Plane, error) {
 	if p.now == nil {
 		p.now = time.Now
 	}
+	asked := lo.CompactionLimit
+	lo.CompactionLimit = func(tp log.TopicPartition) log.CompactionLimit {
+		limit := p.limitCompaction(tp)
+		if asked != nil {
+			other := asked(tp)
+			limit.Records, limit.Horizon = min(limit.Records, other.Records), min(limit.Horizon, other.Horizon)
+		}
+		return limit
+	}
+	l, err := log.Open(dir, lo)
+	if err != nil {
+		return nil, err
+	}
+	p.log = l
 	segmentBytes := int64(metadataSegmentBytes)
 	if lo.SegmentBytes > 0 {
 		segmentBytes = min(segmentBytes, lo.SegmentBytes)
@@ -158,9 +169,13 @@ func (p *Plane) recover(segmentBytes int64) (err error) {
 	if p.meta, err = p.log.Partition(metadataPartition); err != nil {
 		return fmt.Errorf("open the metadata log: %w", err)
 	}
-	if p.state, err = p.replay(); err != nil {
+	state, err := p.replay()
+	if err != nil {
 		return fmt.Errorf("replay the metadata log: %w", err)
 	}
+	p.stateMu.Lock() // compaction asks already
+	p.state = state
+	p.stateMu.Unlock()
 	if _, err := p.propose(nodeStart{unclean: !p.meta.Recovery().Clean}, true); err != nil {
 		return err
 	}

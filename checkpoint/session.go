@@ -74,6 +74,8 @@ type Session struct {
 	ctx    context.Context // ends the waits of a commit; made here because Close belongs here
 	cancel context.CancelFunc
 
+	followed []log.TopicPartition // see FollowChangelog; guarded by Plane.stateMu
+
 	// behind is what entries since the last one that was synced name, with the
 	// offset that has to be durable first. Begin and the commits, which never run
 	// at the same time, use it.
@@ -457,6 +459,7 @@ func (s *Session) close() error {
 	writers := slices.Collect(maps.Values(s.writers))
 	s.mu.Unlock()
 
+	s.unfollow()
 	var err error
 	dirty := false
 	for _, w := range writers {

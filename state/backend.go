@@ -54,7 +54,8 @@ type DB interface {
 // while.
 type Flusher interface {
 	// Flush begins to make all that was applied durable and does not wait for it.
-	Flush() error
+	// done is closed once it is; after a failed write that may be never.
+	Flush() (done <-chan struct{}, err error)
 }
 
 // Entry is a key and a value, valid until the next iteration step.

@@ -236,14 +236,13 @@ func (db *diskDB) clear(pb *pebble.Batch) error {
 }
 
 // Flush begins to write the memtable to disk.
-func (db *diskDB) Flush() error {
+func (db *diskDB) Flush() (done <-chan struct{}, err error) {
 	db.mu.RLock()
 	defer db.mu.RUnlock()
 	if db.closed {
-		return ErrClosed
+		return nil, ErrClosed
 	}
-	_, err := db.pebble.AsyncFlush()
-	return err
+	return db.pebble.AsyncFlush()
 }
 
 // flushAndWait makes all that was applied durable. Pebble retries a flush for

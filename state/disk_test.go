@@ -93,7 +93,7 @@ func TestDiskCrashKeepsPrefix(t *testing.T) {
 		require.NoError(t, db.Apply(b))
 		states = append(states, state)
 		if rng.IntN(30) == 0 {
-			require.NoError(t, db.(Flusher).Flush())
+			flushed(t, db)
 		}
 	}
 	require.NoError(t, db.Close())
@@ -155,7 +155,8 @@ func TestDiskFailedWrite(t *testing.T) {
 					break
 				}
 				if i == 2 {
-					require.NoError(t, db.(Flusher).Flush())
+					_, err := db.(Flusher).Flush()
+					require.NoError(t, err)
 					<-db.(*diskDB).failing
 				}
 			}
@@ -174,4 +175,12 @@ func TestDiskFailedWrite(t *testing.T) {
 			require.NoError(t, db.Close())
 		})
 	}
+}
+
+// flushed makes all that was applied durable.
+func flushed(t testing.TB, db DB) {
+	t.Helper()
+	done, err := db.(Flusher).Flush()
+	require.NoError(t, err)
+	<-done
 }

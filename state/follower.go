@@ -222,6 +222,8 @@ func (s *Store) unfit(to Mark) string {
 		return "ahead"
 	case p.done.Offset < s.o.Changelog.Start():
 		return "below the start of the changelog"
+	case p.done.Offset < s.o.Changelog.Horizon() && p != progress{}:
+		return "below the horizon of the changelog, which no longer has all deletions since"
 	case !s.contains(p.done):
 		return "not at a position of the changelog"
 	case !s.contains(p.target.End):
@@ -254,6 +256,9 @@ func (s *Store) rebuild(to Mark, why string) error {
 	if err := s.o.DB.Apply(batch); err != nil {
 		return s.wrap("rebuild", err)
 	}
+	s.mu.Lock()
+	s.durable, s.flush = 0, pendingFlush{}
+	s.mu.Unlock()
 	s.reached(empty, func(st *Stats) { st.Rebuilds++ })
 	return nil
 }
@@ -313,7 +318,7 @@ func (s *Store) advance(ctx context.Context, to Mark) error {
 	if err := s.apply(progress{to, to.End}, records); err != nil {
 		return err
 	}
-	return s.flush()
+	return s.flushMuch()
 }
 
 // collect adds the records of a batch below end to the changes of the step.
@@ -390,18 +395,51 @@ func (s *Store) begin(target Mark) (done log.Position) {
 	return s.progress.done
 }
 
-// flush has the database write out what it holds when much would have to be read
+// flushMuch has the database write out what it holds when much would have to be read
 // again after a crash.
-func (s *Store) flush() error {
+func (s *Store) flushMuch() error {
 	f, ok := s.o.DB.(Flusher)
 	if !ok || s.unflushed < s.o.FlushBytes {
 		return nil
 	}
 	s.unflushed = 0
-	if err := f.Flush(); err != nil {
+	at := s.current().done.Offset
+	done, err := f.Flush()
+	if err != nil {
 		return s.wrap("flush", err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.durableLocked()
+	s.flush = pendingFlush{at, done}
 	return nil
+}
+
+// pendingFlush is a flush under way, and how far the store had come when it began.
+type pendingFlush struct {
+	at   log.Offset
+	done <-chan struct{} // nil for none
+}
+
+// Durable is the changelog offset below which the store has all and keeps it
+// through a crash. A deletion below it need not be in the changelog any more.
+func (s *Store) Durable() log.Offset {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.durableLocked()
+}
+
+func (s *Store) durableLocked() log.Offset {
+	select {
+	case <-s.flush.done:
+		s.durable, s.flush = max(s.durable, s.flush.at), pendingFlush{}
+	default:
+	}
+	if _, ok := s.o.DB.(Flusher); !ok {
+		return s.progress.done.Offset
+	}
+	// A store that is being rebuilt has yet to see deletions again.
+	return min(s.durable, s.progress.done.Offset)
 }
 
 // current is how far the store is. With the step held nobody else changes it.

@@ -127,6 +127,8 @@ type Store struct {
 	queued   time.Time     // when target was first ahead of mark; zero when it is not
 	hurry    bool          // the follower shall not linger
 	moved    chan struct{} // closed and replaced when mark or failed changes
+	durable  log.Offset    // the database has all below on disk
+	flush    pendingFlush  // what will raise durable
 	failed   error         // first fault of the follower; set once
 	closed   bool
 	stats    Stats
@@ -157,6 +159,7 @@ func OpenStore(o StoreOptions) (*Store, error) {
 			return nil, s.wrap("read the mark", err)
 		}
 	}
+	s.durable = s.progress.done.Offset // it was just read from disk
 	if s.progress.complete() {
 		s.mark = s.progress.target
 	}

@@ -41,7 +41,7 @@ func newChangelog(t testing.TB) *changelog {
 
 func (c *changelog) open() {
 	var err error
-	c.log, err = log.Open("log", log.Options{FS: c.fs, SegmentBytes: 64 << 10})
+	c.log, err = log.Open("log", log.Options{FS: c.fs, SegmentBytes: 64 << 10, CompactionInterval: -1})
 	require.NoError(c.t, err)
 	require.NoError(c.t, c.log.Create("changelog", log.TopicSpec{Partitions: 1, Compact: true}))
 	c.p, err = c.log.Partition(log.TopicPartition{Topic: "changelog"})

@@ -30,6 +30,7 @@ func openNode(t *testing.T, fs *vfs.Mem) testNode {
 	t.Helper()
 	o := checkpoint.PlaneOptions{FS: fs, SyncInterval: 20 * time.Millisecond}
 	o.Log.SegmentBytes, o.Log.MaxBatchBytes = 128<<10, 2<<20
+	o.Log.CompactionInterval = 20 * time.Millisecond // changelogs are compacted all the time
 	plane, err := checkpoint.Open("node", o)
 	require.NoError(t, err)
 	return testNode{plane}

@@ -3,6 +3,7 @@ package stream
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/thalweg/thalweg/checkpoint"
 	"github.com/thalweg/thalweg/stream/internal/engine"
@@ -99,6 +100,11 @@ type run struct {
 	first     map[*step]map[string]int // for a grouping: by stage, the number of its first sender
 }
 
+// changelogTombstones is how long deletions stay in a changelog. Only stores read it,
+// and none loses anything when one goes: not the running one, which must have it on
+// disk before, nor another, which is rebuilt when it has not.
+const changelogTombstones = time.Minute
+
 // changelog is the topic behind the store of a step.
 func (r *run) changelog(s *step) string { return "__" + r.app.name + "-" + s.name + "-changelog" }
 
@@ -142,7 +148,8 @@ func newRun(app *Topology, env Env) (*run, error) {
 			if _, ok := env.Plane.Log().Spec(name); ok {
 				continue
 			}
-			if err := env.Plane.Log().Create(name, topic.Spec{Partitions: st.tasks, Sync: sync.Sync, Compact: true}); err != nil {
+			spec := topic.Spec{Partitions: st.tasks, Sync: sync.Sync, Compact: true, TombstoneRetention: changelogTombstones}
+			if err := env.Plane.Log().Create(name, spec); err != nil {
 				return nil, fmt.Errorf("stream: job %q: changelog of step %q: %w", app.name, s.name, err)
 			}
 		}

@@ -51,6 +51,7 @@ func (t *Task) OpenChangelog(tp topic.TopicPartition) (*checkpoint.Writer, error
 // AddStore hands the store of a step to the task, brought to where the attempt
 // starts: position end of its changelog. The table made on it follows with the result.
 func (t *Task) AddStore(step int, s *state.Store, db state.DB, tp topic.TopicPartition, w *checkpoint.Writer, end topic.LogPosition) (setTable func(Table)) {
+	t.job.session.FollowChangelog(tp, s.Durable)
 	st := &store{step: step, store: s, db: db, changelog: tp, writer: w, end: end}
 	t.stores = append(t.stores, st)
 	return func(table Table) {
