@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/thalweg/thalweg/internal/vfs"
 	"github.com/thalweg/thalweg/log"
 	"github.com/thalweg/thalweg/topic"
 )
@@ -491,4 +493,43 @@ func TestQueueOfAGrownTopic(t *testing.T) {
 	require.NoError(t, d.Ack(t.Context()))
 	spec, _ := n.log.Spec("__thalweg_queue_work")
 	require.Equal(t, log.SyncAlways, spec.Sync)
+}
+
+// A record whose receiver stops to wait while its delivery is being written goes to the
+// next one, as the same delivery.
+func TestQueueReceiverGoesDuringTheWrite(t *testing.T) {
+	n, qs := openQueues(t, nil, topic.QueuesOptions{})
+	q := openJobs(t, qs, topic.QueueOptions{})
+	started, written := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	n.fs.SetHook(func(op vfs.Op) error {
+		if strings.Contains(op.Name, "__thalweg_queue_work-0") {
+			once.Do(func() {
+				close(started)
+				<-written
+			})
+		}
+		return nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error)
+	go func() {
+		for d, err := range q.Receive(ctx) {
+			if err == nil {
+				err = fmt.Errorf("offset %d was delivered", d.Offset)
+			}
+			ended <- err
+			return
+		}
+	}()
+	appendJobs(t, n, "a")
+	<-started
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+	close(written)
+	d := receive(t, q)
+	require.Equal(t, 1, d.Count)
+	require.NoError(t, d.Ack(t.Context()))
+	require.Equal(t, topic.QueuePartitionStatus{Start: 1, Delivered: 1, Acknowledged: 1}, partitionStatus(t, q))
 }
