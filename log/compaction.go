@@ -288,28 +288,31 @@ func (c *compaction) step(bytes int64) error {
 	if wait < 0 {
 		return nil
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	for {
-		select {
-		case <-c.ctx.Done():
-			return c.ctx.Err()
-		case <-c.p.log.stop:
-			return ErrClosed
-		case <-c.p.stop:
-			return ErrClosed
-		default:
-		}
-		if wait == 0 {
-			return nil
-		}
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
 		select {
 		case <-c.ctx.Done():
 		case <-c.p.log.stop:
 		case <-c.p.stop:
 		case <-timer.C:
-			wait = 0
 		}
+	}
+	switch {
+	case c.ctx.Err() != nil:
+		return c.ctx.Err()
+	case isClosed(c.p.log.stop), isClosed(c.p.stop):
+		return ErrClosed
+	}
+	return nil
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

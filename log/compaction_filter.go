@@ -47,8 +47,9 @@ type compactionFilter struct {
 	removed  int64
 	aborts   abortedTransactions // those whose marker was kept since aborts was emptied
 
-	plain  []byte // encoded records of the present batch
-	spans  []span // of them
+	plain  []byte    // encoded records of the present batch
+	hashes []keyHash // of their keys, where there is one to look for
+	spans  []span    // of them
 	buf    []byte
 	packed []byte
 }
@@ -153,12 +154,20 @@ func (f *compactionFilter) records(b *Batch) (keep keptRecords, err error) {
 		return keep, err
 	}
 	b.First = b.Base
+	f.hashKeys(b)
 	it := b.Records()
-	size := len(f.plain)
+	size, hashed := len(f.plain), 0
 	for from := 0; it.Next(); from = size - len(it.rest) {
-		isTombstone := it.Value == nil && it.Key != nil
+		isTombstone, superseded := it.Value == nil && it.Key != nil, false
+		if f.looksFor(it.Key, it.Offset) {
+			if hashed%warmBatch == 0 {
+				f.keys.warm(f.hashes[hashed:])
+			}
+			superseded = f.keys.newest(f.hashes[hashed]) > it.Offset
+			hashed++
+		}
 		switch {
-		case it.Offset < f.end && it.Key != nil && f.keys.newest(it.Key) > it.Offset:
+		case superseded:
 			f.removed++
 			continue
 		case isTombstone && over && it.Offset < f.limit:
@@ -178,6 +187,21 @@ func (f *compactionFilter) records(b *Batch) (keep keptRecords, err error) {
 	}
 	f.kept += int64(keep.count)
 	return keep, it.Err()
+}
+
+// looksFor tells whether the map may have a newer record of a key.
+func (f *compactionFilter) looksFor(key []byte, off Offset) bool {
+	return key != nil && off < f.end && f.keys.used > 0
+}
+
+// hashKeys hashes the keys of b that looksFor wants.
+func (f *compactionFilter) hashKeys(b *Batch) {
+	f.hashes = f.hashes[:0]
+	for it := b.Records(); it.Next(); {
+		if f.looksFor(it.Key, it.Offset) {
+			f.hashes = append(f.hashes, f.keys.hash(it.Key))
+		}
+	}
 }
 
 // gone returns what stays of a batch without records.

@@ -21,6 +21,7 @@ type compactionPass struct {
 	decided    Offset     // below it all may be compacted
 	guard      Offset     // above all markers that decide about what is below decided
 	full       bool       // the map took less than all keys
+	offsets    []Offset   // of the records of a batch
 	found      decidedIn
 	generation uint64
 	filter     compactionFilter
@@ -174,10 +175,11 @@ func (c *compactionPass) valid() error {
 
 // eachHeader walks the headers of all batches, unchecked, as long as f is true.
 func (c *compactionPass) eachHeader(f func(*Batch) bool) error {
+	var b Batch // one for all: it escapes
 	for _, s := range c.sources {
 		for at, end := int64(0), s.end.Load(); at < end; {
-			b, err := parseHeader(s.data[at:end])
-			if err != nil {
+			var err error
+			if b, err = parseHeader(s.data[at:end]); err != nil {
 				return &CorruptionError{File: s.name(logSuffix), Position: at, Offset: s.base, Cause: err}
 			}
 			if !f(&b) {
@@ -234,16 +236,29 @@ func (c *compactionPass) collectBatch(b *Batch) error {
 	}
 	b.First, b.unpacker = max(b.Base, c.from), c.filter.unpacker
 	it := b.Records()
+	hashes, offsets := c.filter.hashes[:0], c.offsets[:0]
 	for it.Next() {
-		if it.Offset >= c.decided {
-			return errKeysEnd
+		if it.Key != nil && it.Offset < c.decided {
+			hashes, offsets = append(hashes, c.keys.hash(it.Key)), append(offsets, it.Offset)
 		}
-		if it.Key != nil && !c.keys.put(it.Key, it.Offset) {
-			c.filter.end, c.full = it.Offset, true
+	}
+	c.filter.hashes, c.offsets = hashes, offsets
+	if it.Err() != nil {
+		return it.Err()
+	}
+	for i, off := range offsets {
+		if i%warmBatch == 0 {
+			c.keys.warm(hashes[i:])
+		}
+		if !c.keys.put(hashes[i], off) {
+			c.filter.end, c.full = off, true
 			return errKeysEnd
 		}
 	}
-	return it.Err()
+	if b.Last >= c.decided {
+		return errKeysEnd
+	}
+	return nil
 }
 
 // groups walks the segments to be rewritten, in order: each group becomes one
@@ -274,10 +289,11 @@ func (c *compactionPass) rewrite(group []*segment) error {
 	out := newCleanedSegment(c.p, group, c.buffer)
 	defer out.discard() // of no effect once it is in place
 	c.filter.aborts = c.filter.aborts[:0]
+	var b Batch // one for all: it escapes
 	for i, s := range group {
 		for at, end := int64(0), s.end.Load(); at < end; {
-			b, err := s.batchAt(at)
-			if err != nil {
+			var err error
+			if b, err = s.batchAt(at); err != nil {
 				return err
 			}
 			at += int64(len(b.Bytes))

@@ -692,7 +692,7 @@ func TestSipHash(t *testing.T) {
 func TestKeyMap(t *testing.T) {
 	m := newKeyMap(1<<40, 1000*keySlotBytes)
 	require.Len(t, m.slots, 1000)
-	key := func(i int) []byte { return fmt.Appendf(nil, "key %d", i) }
+	key := func(i int) keyHash { return m.hash(fmt.Appendf(nil, "key %d", i)) }
 	for round := range Offset(2) {
 		for i := range 800 {
 			require.True(t, m.put(key(i), round*1000+Offset(i)))

@@ -17,13 +17,14 @@ type keyMap struct {
 	secret [2]uint64
 	slots  []keySlot // open addressing, linear probing
 	used   int
-	limit  int // keys that may be in it: probing stays short
+	limit  int    // keys that may be in it: probing stays short
+	warmed uint64 // keeps the loads of warm from being optimised away
 }
 
 // keySlot is a key and its newest offset.
 type keySlot struct {
-	lo, hi uint64
-	next   Offset // the offset plus one; 0 marks a free slot
+	keyHash
+	next Offset // the offset plus one; 0 marks a free slot
 }
 
 const keySlotBytes = 24
@@ -45,37 +46,58 @@ func (m *keyMap) reset() {
 	m.used = 0
 }
 
-// put notes that key is at off, above all offsets noted before. It is false when
-// the map is full; then nothing changed.
-func (m *keyMap) put(key []byte, off Offset) bool {
+// keyHash stands for a key.
+type keyHash struct{ lo, hi uint64 }
+
+func (m *keyMap) hash(key []byte) keyHash {
 	lo, hi := sipHash(m.secret, key)
-	s := m.find(lo, hi)
+	return keyHash{lo, hi}
+}
+
+// warmBatch is how many slots are fetched at once: as many as the processor waits for
+// at the same time, and some more.
+const warmBatch = 32
+
+// warm fetches the slots of up to warmBatch keys, all at once, so that a look at
+// each does not have to wait for memory by itself.
+func (m *keyMap) warm(keys []keyHash) {
+	sum := uint64(0)
+	for _, k := range keys[:min(warmBatch, len(keys))] {
+		sum += m.slots[m.home(k)].lo
+	}
+	m.warmed = sum
+}
+
+// put notes that a key is at off, above all offsets noted before. It is false when
+// the map is full; then nothing changed.
+func (m *keyMap) put(k keyHash, off Offset) bool {
+	s := m.find(k)
 	if s.next == 0 {
 		if m.used == m.limit {
 			return false
 		}
 		m.used++
-		s.lo, s.hi = lo, hi
+		s.keyHash = k
 	}
 	s.next = off + 1
 	return true
 }
 
-// newest returns the newest offset noted of key, or -1.
-func (m *keyMap) newest(key []byte) Offset {
-	if m.used == 0 {
-		return -1
-	}
-	lo, hi := sipHash(m.secret, key)
-	return m.find(lo, hi).next - 1
+// newest returns the newest offset noted of a key, or -1.
+func (m *keyMap) newest(k keyHash) Offset { return m.find(k).next - 1 }
+
+// home is where the search for a key begins.
+func (m *keyMap) home(k keyHash) uint64 {
+	at, _ := bits.Mul64(k.lo, uint64(len(m.slots)))
+	return at
 }
 
 // find returns the slot of a key, or the free one where it belongs.
-func (m *keyMap) find(lo, hi uint64) *keySlot {
-	at, _ := bits.Mul64(lo, uint64(len(m.slots)))
+func (m *keyMap) find(k keyHash) *keySlot {
+	at := m.home(k)
 	for {
 		s := &m.slots[at]
-		if s.next == 0 || s.lo == lo && s.hi == hi {
+		if s.next == 0 || s.keyHash == k {
 			return s
 		}
 		if at++; at == uint64(len(m.slots)) {

@@ -406,9 +406,9 @@ func (s *segment) eachBatch(off Offset, f func(*Batch) error) error {
 	if err != nil {
 		return err
 	}
+	var b Batch // one for all: it escapes
 	for at < end {
-		b, err := s.batchAt(at)
-		if err != nil {
+		if b, err = s.batchAt(at); err != nil {
 			return err
 		}
 		if err := f(&b); err != nil {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
@@ -28,6 +29,7 @@ type changelog struct {
 	log    *log.Log
 	p      *log.Partition
 	next   log.ProducerID
+	late   time.Duration // added to the clock
 	marks  []Mark
 	states []map[string]string
 }
@@ -41,7 +43,8 @@ func newChangelog(t testing.TB) *changelog {
 
 func (c *changelog) open() {
 	var err error
-	c.log, err = log.Open("log", log.Options{FS: c.fs, SegmentBytes: 64 << 10, CompactionInterval: -1})
+	c.log, err = log.Open("log", log.Options{FS: c.fs, SegmentBytes: 64 << 10, CompactionInterval: -1, MaxBatchBytes: 64 << 10,
+		Now: func() time.Time { return time.Now().Add(c.late) }})
 	require.NoError(c.t, err)
 	require.NoError(c.t, c.log.Create("changelog", log.TopicSpec{Partitions: 1, Compact: true}))
 	c.p, err = c.log.Partition(log.TopicPartition{Topic: "changelog"})
@@ -603,4 +606,58 @@ func TestStateKeepsSchemas(t *testing.T) {
 	require.NoError(t, s.CatchUp(t.Context(), m))
 	require.Equal(t, 2, schemas)
 	require.EqualValues(t, 4+2+1, m.End.Offset, "a schema is written once")
+}
+
+// TestStoreBelowTheHorizon shows that a store whose position is below a deletion that
+// is gone from its changelog is rebuilt, and one above it goes on; and that a store
+// says of a database that keeps things in memory only what is on disk.
+func TestStoreBelowTheHorizon(t *testing.T) {
+	c := newChangelog(t)
+	all := map[string]string{}
+	for i := range 200 {
+		all[fmt.Sprint("key", i)] = fmt.Sprintf("%0500d", i)
+	}
+	first := c.commit(all)
+	behind, ahead := Memory(), Memory()
+	open := func(db DB, err error) DB { require.NoError(t, err); return db }
+	behindDB, aheadDB := open(behind.Open("behind")), open(ahead.Open("ahead"))
+	require.NoError(t, c.store(behindDB).CatchUp(t.Context(), first))
+	for key := range all {
+		all[key] = ""
+	}
+	delete(all, "key7")
+	c.commit(all)
+	require.NoError(t, c.store(aheadDB).CatchUp(t.Context(), c.marks[2]))
+	last := c.commit(map[string]string{"pad": fmt.Sprintf("%060000d", 0)}) // the segment before is sealed
+	for range 3 {
+		_, err := c.p.Compact(t.Context())
+		require.NoError(t, err)
+		c.late += 25 * time.Hour
+	}
+	require.Greater(t, c.p.Horizon(), first.End.Offset)
+	require.LessOrEqual(t, c.p.Horizon(), c.marks[2].End.Offset+1)
+	for db, rebuilds := range map[DB]int64{behindDB: 1, aheadDB: 0} {
+		s := c.store(db)
+		require.NoError(t, s.CatchUp(t.Context(), last))
+		require.Equal(t, rebuilds, s.Stats().Rebuilds)
+		require.Equal(t, last.End.Offset, s.Durable())
+		found := map[string]string{}
+		for e, err := range s.Range(nil, nil) {
+			require.NoError(t, err)
+			found[string(e.Key)] = string(e.Value)
+		}
+		require.Equal(t, c.states[3], found)
+	}
+
+	disk, err := newDisk(0, vfs.NewMem(), nil).Open("db")
+	require.NoError(t, err)
+	defer disk.Close()
+	s := c.store(disk, func(o *StoreOptions) { o.FlushBytes = 1 })
+	require.NoError(t, s.CatchUp(t.Context(), last))
+	require.Eventually(t, func() bool { return s.Durable() == last.End.Offset }, 10*time.Second, time.Millisecond)
+	next := c.commit(map[string]string{"new": "1"})
+	lazy := c.store(disk)
+	require.Equal(t, last.End.Offset, lazy.Durable(), "what was read from disk is there")
+	require.NoError(t, lazy.CatchUp(t.Context(), next))
+	require.Equal(t, last.End.Offset, lazy.Durable(), "nothing was flushed since")
 }
