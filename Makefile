@@ -19,6 +19,7 @@ run: ## the main job: real events in, exact window counts out
 
 test: ## the whole suite, in minutes
 	go test -timeout 10m ./...
+	cd log/s3store && go test ./...
 
 lint: ## vet, staticcheck, gofmt
 	bash .ci/run vet staticcheck gofmt

@@ -220,6 +220,9 @@ func readPackages(root string) (packages, error) {
 			if base := d.Name(); name != root && (base == "testdata" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")) {
 				return fs.SkipDir
 			}
+			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil && name != root {
+				return fs.SkipDir // a module of its own, with dependencies of its own
+			}
 			return nil
 		}
 		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {

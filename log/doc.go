@@ -41,6 +41,11 @@
 // so does all that is not decided, or not on disk. What a reader that starts at
 // Start or above Horizon gets adds up to what the whole log would have given.
 //
+// # Two places
+//
+// Of a topic with Remote, sealed segments are in an ObjectStore, too, and after a while
+// only there. Start and all else a reader sees do not depend on it.
+//
 // # Lock order
 //
 // Log.admin, then Log.compacting, then Partition.compactMu, then Partition.syncMu, then Partition.mu, then Log.checkpointMu, then

@@ -83,6 +83,9 @@ func Open(dir string, o Options) (_ *Log, err error) {
 	if o.RetentionCheckInterval > 0 {
 		l.stopped.Go(l.retentionLoop)
 	}
+	if l.options.Remote != nil && l.options.RemoteInterval > 0 {
+		l.stopped.Go(l.remoteLoop)
+	}
 	if l.options.CompactionInterval > 0 {
 		l.stopped.Go(l.compactLoop)
 	}
@@ -276,6 +279,9 @@ func (l *Log) Create(topic string, spec TopicSpec) error {
 	if err := spec.validate(); err != nil {
 		return err
 	}
+	if spec.Remote && l.options.Remote == nil {
+		return fmt.Errorf("log: topic %q has Remote set, but there is no object store: set Options.Remote", topic)
+	}
 	l.admin.Lock()
 	defer l.admin.Unlock()
 	if l.isClosed {
@@ -340,6 +346,9 @@ func (l *Log) createPartitions(topic string, spec TopicSpec, from int) (opened [
 func (l *Log) Alter(topic string, spec TopicSpec) error {
 	if err := spec.validate(); err != nil {
 		return err
+	}
+	if spec.Remote && l.options.Remote == nil {
+		return fmt.Errorf("log: topic %q has Remote set, but there is no object store: set Options.Remote", topic)
 	}
 	l.admin.Lock()
 	defer l.admin.Unlock()
@@ -448,6 +457,9 @@ func (l *Log) removeTopicNow(topic string) error {
 // log's directory holds. The directories are renamed first, so that none is ever
 // seen half empty.
 func (l *Log) removeTopic(topic string, names []string) error {
+	if err := l.removeObjects(topic, names); err != nil {
+		return err
+	}
 	files := l.options.FS
 	var aside []string
 	for i := range l.registry[topic].Spec.Partitions {

@@ -21,6 +21,10 @@ const (
 
 	defaultCompactionInterval    = 15 * time.Second
 	defaultCompactionMemoryBytes = 64 << 20
+
+	defaultRemoteInterval  = 10 * time.Second
+	defaultRemoteReadBytes = 4 << 20
+	defaultRemoteTimeout   = 30 * time.Second
 )
 
 // Options configures Open. The zero value suits production.
@@ -83,6 +87,21 @@ type Options struct {
 	// without locks held, before each compaction. Nil means no limit.
 	CompactionLimit func(TopicPartition) CompactionLimit
 
+	// Remote is where sealed segments of topics with TopicSpec.Remote are copied to.
+	Remote ObjectStore
+
+	// RemoteInterval is the time between two looks for segments to copy, to drop here
+	// and to remove there. Zero means 10 s, negative means never: then only
+	// Partition.Offload does it.
+	RemoteInterval time.Duration
+
+	// RemoteReadBytes is how much a reader fetches from the object store at once. It
+	// holds two such pieces. Zero means 4 MiB.
+	RemoteReadBytes int64
+
+	// RemoteTimeout is how long a reader waits for a piece. Zero means 30 s.
+	RemoteTimeout time.Duration
+
 	// Logger receives structured events. Nil discards them.
 	Logger *slog.Logger
 }
@@ -126,7 +145,20 @@ func (o Options) withDefaults() (Options, error) {
 	if o.CompactionMemoryBytes == 0 {
 		o.CompactionMemoryBytes = defaultCompactionMemoryBytes
 	}
+	if o.RemoteInterval == 0 {
+		o.RemoteInterval = defaultRemoteInterval
+	}
+	if o.RemoteReadBytes == 0 {
+		o.RemoteReadBytes = defaultRemoteReadBytes
+	}
+	if o.RemoteTimeout == 0 {
+		o.RemoteTimeout = defaultRemoteTimeout
+	}
 	switch {
+	case o.RemoteReadBytes < 0 || o.RemoteReadBytes > math.MaxInt32:
+		return o, fmt.Errorf("log: Options.RemoteReadBytes is %d, allowed is 1 to %d", o.RemoteReadBytes, math.MaxInt32)
+	case o.RemoteTimeout < 0:
+		return o, fmt.Errorf("log: Options.RemoteTimeout is %v, it cannot be negative", o.RemoteTimeout)
 	case o.CompactionMemoryBytes < 0:
 		return o, fmt.Errorf("log: Options.CompactionMemoryBytes is %d, it cannot be negative", o.CompactionMemoryBytes)
 	case o.CompactionBytesPerSecond < 0:

@@ -33,14 +33,16 @@ type Partition struct {
 	durable    atomic.Int64
 	epochs     atomic.Pointer[epochs]
 	aborted    atomic.Pointer[abortedTransactions]
-	horizon    atomic.Int64          // see Horizon; stored under syncMu
-	failed     atomic.Pointer[error] // first failed write or sync; set once
+	horizon    atomic.Int64             // see Horizon; stored under syncMu
+	remote     atomic.Pointer[manifest] // stored under syncMu, once it is on disk
+	failed     atomic.Pointer[error]    // first failed write or sync; set once
 	closed     atomic.Bool
 
 	progress  signal // something above changed
 	callbacks atomic.Pointer[[]*func()]
 
-	// compactMu is held by a compaction, which is long. It is taken before syncMu.
+	// compactMu is held by a compaction, and while segments are copied to the object
+	// store, which takes long. It is taken before syncMu.
 	compactMu sync.Mutex
 
 	// syncMu serialises what writes files beside appending: syncing, truncating,
@@ -52,6 +54,8 @@ type Partition struct {
 	holds      []*func() Offset // of retention
 	compaction compactionState  // as on disk
 	decidedIn  decidedIn        // as the last compaction found
+	unlisted   []string         // objects that are not in the manifest any more
+	swept      bool             // objects were looked for that never were
 	opened     time.Time        // wall clock; set once
 
 	// mu serialises appends.
@@ -72,6 +76,8 @@ type Partition struct {
 	sealed  atomic.Bool   // a segment was sealed that nobody syncs by itself
 	rolled  atomic.Bool   // retention has something to look at
 	stop    chan struct{}
+	life    context.Context // of requests to the object store, which end with the partition
+	endLife context.CancelFunc
 	stopped sync.WaitGroup
 
 	recovery Recovery
@@ -318,6 +324,7 @@ func (p *Partition) halt() (first bool) {
 	p.mu.Unlock()
 	if first {
 		close(p.stop)
+		p.endLife()
 	}
 	p.stopped.Wait()
 	p.compactMu.Lock() // a compaction ends early
@@ -426,6 +433,8 @@ func newPartition(l *Log, name TopicPartition, spec TopicSpec) *Partition {
 	p.callbacks.Store(new([]*func()))
 	p.epochs.Store(new(epochs))
 	p.aborted.Store(new(abortedTransactions))
+	p.remote.Store(new(manifest))
+	p.life, p.endLife = context.WithCancel(context.Background())
 	return p
 }
 

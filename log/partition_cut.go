@@ -41,6 +41,9 @@ func (p *Partition) truncateLocked(end Offset) (cut bool, err error) {
 			ErrOffsetOutOfRange, p.name, end, touched)
 	}
 	segments := *p.segments.Load()
+	if local := segments[0].base; end < local {
+		return false, fmt.Errorf("%w: cut %s at %d: below %d it is in the object store alone", ErrOffsetOutOfRange, p.name, end, local)
+	}
 	at := find(segments, end)
 	split := segments[at]
 	position, err := split.seek(end, split.end.Load())
@@ -53,6 +56,10 @@ func (p *Partition) truncateLocked(end Offset) (cut bool, err error) {
 			return false, err
 		}
 		end = b.Base
+	}
+
+	if err := p.forgetRemote(func(s *remoteSegment) bool { return s.next > end }); err != nil {
+		return false, err
 	}
 
 	// Readers stop below end before anything changes under them, and the recovery
@@ -235,7 +242,7 @@ func (p *Partition) moveStart(off Offset) error {
 		p.deleted.Bytes += s.end.Load()
 	}
 	p.advanced() // readers below the start have something to learn
-	return p.removeDropped(segments[:n])
+	return errors.Join(p.removeDropped(segments[:n]), p.forgetRemote(func(s *remoteSegment) bool { return s.next <= off }))
 }
 
 // ensureSnapshot makes sure that producers can be rebuilt from the segment with the

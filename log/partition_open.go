@@ -99,7 +99,7 @@ func (p *Partition) openAs(state openState) (err error) {
 		}
 	}()
 	steps := []func() error{
-		o.readCompaction, o.completeSwaps, o.openSegments, o.readEpochs, o.checkSegments, o.checkStart,
+		o.readCompaction, o.readManifest, o.completeSwaps, o.openSegments, o.readEpochs, o.checkSegments, o.checkStart,
 		o.settleEpochs, o.rebuildProducers, o.settle,
 	}
 	for _, step := range steps {
@@ -201,7 +201,7 @@ func (o *opening) checkSegments() error {
 func (o *opening) finishDeletion() error {
 	for i := len(o.segments) - 1; i > 0; i-- {
 		base := o.segments[i].base
-		if base > o.state.start || !slices.Contains(o.files.snapshots, base) {
+		if base > max(o.state.start, o.remote.Load().localStart) || !slices.Contains(o.files.snapshots, base) {
 			continue
 		}
 		if _, at := o.loadSnapshot([]Offset{base}, base); at == base {
@@ -214,7 +214,7 @@ func (o *opening) finishDeletion() error {
 // logEnd is the offset after the last batch of the segments there are.
 func (o *opening) logEnd() Offset {
 	if len(o.segments) == 0 {
-		return max(o.state.start, 0)
+		return max(o.state.start, o.remote.Load().localStart, 0)
 	}
 	return o.segments[len(o.segments)-1].next
 }
@@ -375,14 +375,17 @@ func (o *opening) dropSegments(from, to int) error {
 
 // checkStart brings segments and log start together.
 func (o *opening) checkStart() error {
-	start := o.state.start
+	start, away := o.state.start, o.remote.Load()
 	if start < 0 {
 		start = 0
 		if len(o.segments) > 0 {
 			start = o.segments[0].base
 		}
+		if len(away.segments) > 0 {
+			start = min(start, away.segments[0].base)
+		}
 	}
-	if len(o.segments) > 0 && start < o.segments[0].base {
+	if len(o.segments) > 0 && start < o.segments[0].base && !away.covers(start, o.segments[0].base) {
 		if start < o.state.recoveryPoint {
 			return &CorruptionError{File: o.segments[0].name(logSuffix), Offset: start,
 				Cause: fmt.Errorf("it is the first segment, but the log starts at offset %d", start)}
@@ -591,7 +594,11 @@ func (o *opening) settle() error {
 			return err
 		}
 	}
-	kept := p.aborted.Load().between(start, maxOffset)
+	away, err := o.settleRemote(start, end)
+	if err != nil {
+		return err
+	}
+	kept := append(away, *p.aborted.Load()...).between(start, maxOffset)
 	p.aborted.Store(&kept)
 	if err := o.settleCompaction(); err != nil {
 		return err

@@ -17,10 +17,11 @@ type Reader struct {
 	isolation Isolation
 	next      Offset // offset after the last batch returned or passed over
 
-	segment    *segment // pinned; nil before the first Next and after Close
-	position   int64    // of the batch with next, in segment
-	found      bool     // the batch at position was searched for and may begin before next
-	generation uint64   // of the partition's segments when segment was found
+	segment    *segment      // pinned; nil before the first Next and after Close
+	position   int64         // of the batch with next, in segment
+	found      bool          // the batch at position was searched for and may begin before next
+	generation uint64        // of the partition's segments when segment was found
+	remote     *remoteReader // made when it is needed
 	batch      Batch
 	unpacker   unpacker // of batch
 
@@ -54,7 +55,9 @@ func (p *Partition) limit(iso Isolation) Offset {
 // Next returns the next data batch that holds a readable record at or after the
 // position, or io.EOF when there is none yet; control batches and, by isolation,
 // aborted ones are passed over. The batch, with what its Records give, is valid until
-// the next call of a method of the Reader. It never blocks.
+// the next call of a method of the Reader. It never waits for records to be written;
+// those that are in the object store alone it fetches, and ErrRemote may go away when
+// Next is called again.
 //
 // A position that was deleted or cut away, or is beyond the end, is
 // ErrOffsetOutOfRange; the reader stays where it is. A batch that is not what was
@@ -117,6 +120,15 @@ func (r *Reader) locate() (limit Offset, err error) {
 		limit = p.limit(r.isolation)
 		r.generation = p.generation.Load()
 		segments := *p.segments.Load()
+		if r.next < segments[0].base {
+			if err := r.locateRemote(); err != nil {
+				return 0, err
+			}
+			if r.position < r.segment.end.Load() {
+				return limit, nil
+			}
+			continue // it is in the next piece
+		}
 		i := find(segments, r.next)
 		s := segments[i]
 		if s == r.segment {
@@ -151,6 +163,20 @@ func (r *Reader) locate() (limit Offset, err error) {
 		r.position, r.found = position, true
 		r.epochTo = 0
 	}
+}
+
+// locateRemote makes the present segment a piece of one that is in the object store
+// alone.
+func (r *Reader) locateRemote() error {
+	s, err := r.fromRemote().fetch(r.next)
+	if err != nil {
+		return err
+	}
+	r.release()
+	r.segment = s
+	r.position, err = s.seek(r.next, s.end.Load())
+	r.found, r.epochTo = true, 0
+	return err
 }
 
 // read checks and decodes the batch at the position.
@@ -209,6 +235,9 @@ func (r *Reader) Position() Position {
 // Seek makes off the position.
 func (r *Reader) Seek(off Offset) {
 	r.release()
+	if r.remote != nil {
+		r.remote.reset()
+	}
 	r.next, r.hasLast = off, false
 }
 
@@ -240,6 +269,9 @@ func (r *Reader) Wait(ctx context.Context) error {
 // valid any more.
 func (r *Reader) Close() {
 	r.release()
+	if r.remote != nil {
+		r.remote.reset()
+	}
 	r.closed = true
 }
 

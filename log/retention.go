@@ -100,11 +100,16 @@ func (p *Partition) rollExpired(spec TopicSpec, now time.Time) error {
 // says how old it is, but it is no younger than its segment's last append: a time in
 // the far future keeps nothing for ever.
 func (s *segment) expired(age time.Duration, now time.Time) bool {
+	return isExpired(s.appended.Load(), s.maxTime.Load(), age, now)
+}
+
+// isExpired is expired for the time of a segment's last append and its greatest time.
+func isExpired(appended, maxTime int64, age time.Duration, now time.Time) bool {
 	if age == 0 {
 		return false
 	}
-	newest := s.appended.Load()
-	if maxTime := s.maxTime.Load(); maxTime != noTime {
+	newest := appended
+	if maxTime != noTime {
 		newest = min(newest, maxTime)
 	}
 	return newest < now.Add(-age).UnixMilli()
@@ -119,10 +124,24 @@ func (p *Partition) firstWanted(spec TopicSpec, now time.Time) Offset {
 	}
 	bytes, _ := p.Size()
 	segments, n := *p.segments.Load(), 0
+	unwanted := func(size int64, expired bool) bool {
+		return expired || spec.RetentionBytes > 0 && bytes-size >= spec.RetentionBytes
+	}
+	away := p.remote.Load().below(segments[0].base)
+	for i := range away {
+		bytes += int64(away[i].data.size)
+	}
+	for i := range away {
+		s := &away[i]
+		size := int64(s.data.size)
+		if s.next > limit || !unwanted(size, isExpired(s.appended, s.maxTime, spec.RetentionAge, now)) {
+			return s.base
+		}
+		bytes -= size
+	}
 	for ; n+1 < len(segments) && segments[n+1].base <= limit; n++ {
 		size := segments[n].end.Load()
-		tooMuch := spec.RetentionBytes > 0 && bytes-size >= spec.RetentionBytes
-		if !tooMuch && !segments[n].expired(spec.RetentionAge, now) {
+		if !unwanted(size, segments[n].expired(spec.RetentionAge, now)) {
 			break
 		}
 		bytes -= size

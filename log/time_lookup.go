@@ -29,7 +29,13 @@ func (p *Partition) OffsetAt(timeMs int64) (off Offset, found bool, err error) {
 // offsetAt looks in the segments there are now. pinned is false when one of them
 // went away.
 func (p *Partition) offsetAt(timeMs int64, start, high Offset) (off Offset, found, pinned bool, err error) {
-	for _, s := range *p.segments.Load() {
+	segments := *p.segments.Load()
+	if local := segments[0].base; start < local {
+		if off, found, err = p.offsetAtRemote(timeMs, start, local, high); found || err != nil {
+			return off, found, true, err
+		}
+	}
+	for _, s := range segments {
 		if s.maxTime.Load() < timeMs {
 			continue
 		}

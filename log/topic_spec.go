@@ -1,6 +1,7 @@
 package log
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -80,6 +81,20 @@ type TopicSpec struct {
 	// TimeToLive is how long after their time records expire that do not say it
 	// themselves, and has readers look at the times in headers too. Zero means never.
 	TimeToLive time.Duration
+
+	// Remote has sealed segments copied to Options.Remote, the object store. The topic
+	// cannot have Compact.
+	Remote bool
+
+	// LocalRetentionAge is how long the copied segments of a topic with Remote stay in
+	// the log's directory, too; age is what RetentionAge takes it for. Zero means as
+	// long as in the object store.
+	LocalRetentionAge time.Duration
+
+	// LocalRetentionBytes is how much of a partition with Remote is kept in the log's
+	// directory, at least: its oldest segment goes from there once it is copied and
+	// the others have as much. Zero means as much as in the object store.
+	LocalRetentionBytes int64
 }
 
 const (
@@ -140,6 +155,13 @@ var settings = []setting{
 	{id: 15, name: "TimeToLive", max: math.MaxInt64,
 		get: func(s *TopicSpec) int64 { return int64(s.TimeToLive) }, set: func(s *TopicSpec, v int64) { s.TimeToLive = time.Duration(v) },
 		print: func(v int64) any { return time.Duration(v) }},
+	{id: 16, name: "Remote", max: 1, print: printBool,
+		get: func(s *TopicSpec) int64 { return boolSetting(s.Remote) }, set: func(s *TopicSpec, v int64) { s.Remote = v != 0 }},
+	{id: 17, name: "LocalRetentionAge", max: math.MaxInt64, print: printDuration,
+		get: func(s *TopicSpec) int64 { return int64(s.LocalRetentionAge) },
+		set: func(s *TopicSpec, v int64) { s.LocalRetentionAge = time.Duration(v) }},
+	{id: 18, name: "LocalRetentionBytes", max: math.MaxInt64,
+		get: func(s *TopicSpec) int64 { return s.LocalRetentionBytes }, set: func(s *TopicSpec, v int64) { s.LocalRetentionBytes = v }},
 }
 
 func boolSetting(b bool) int64 {
@@ -176,6 +198,9 @@ func (s TopicSpec) validate() error {
 	}
 	if s.MaxCompactionLag > 0 && s.MinCompactionLag > s.MaxCompactionLag {
 		return fmt.Errorf("log: TopicSpec.MinCompactionLag is %s, more than MaxCompactionLag, %s", s.MinCompactionLag, s.MaxCompactionLag)
+	}
+	if s.Remote && s.Compact {
+		return errors.New("log: TopicSpec.Remote and TopicSpec.Compact are both set: what is in the object store is not compacted")
 	}
 	return s.Compression.CheckLevel(s.CompressionLevel)
 }

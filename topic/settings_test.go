@@ -164,3 +164,13 @@ func TestCompactionSettings(t *testing.T) {
 	require.ErrorContains(t, tables.MaxCompactionLag(0).Err(), "MaxCompactionLag(0s)")
 	require.ErrorContains(t, tables.MinCompactionLag(2*time.Hour).Err(), "more than MaxCompactionLag(1h0m0s)")
 }
+
+// A topic in two places is set by chained methods, and is not compacted.
+func TestRemoteSettings(t *testing.T) {
+	far := topic.New[string, string]("far").Remote().RetainLocally(time.Hour).RetainLocallyBytes(1 << 30)
+	require.NoError(t, far.Err())
+	require.Equal(t, log.TopicSpec{Partitions: 1, Remote: true, LocalRetentionAge: time.Hour, LocalRetentionBytes: 1 << 30}, far.Spec())
+	require.ErrorContains(t, far.Compact().Err(), "choose one")
+	require.ErrorContains(t, far.RetainLocally(0).Err(), "RetainLocally(0s)")
+	require.ErrorContains(t, far.RetainLocallyBytes(-1).Err(), "RetainLocallyBytes(-1)")
+}

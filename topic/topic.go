@@ -154,6 +154,35 @@ func (t Topic[K, V]) DirtyRatio(perMille int) Topic[K, V] {
 	return t
 }
 
+// Remote has the sealed segments of the topic copied to the object store of the node,
+// log.Options.Remote. Reading takes them from there once they are gone here. It
+// excludes Compact.
+func (t Topic[K, V]) Remote() Topic[K, V] {
+	t.spec.Remote = true
+	return t
+}
+
+// RetainLocally sets how long the copied segments of a topic with Remote stay in the
+// node's directory, too; age is what Retain takes it for. Without it and
+// RetainLocallyBytes they stay as long as in the object store.
+func (t Topic[K, V]) RetainLocally(d time.Duration) Topic[K, V] {
+	if d <= 0 {
+		return t.fault("RetainLocally(%v): give a positive duration, or leave the call out", d)
+	}
+	t.spec.LocalRetentionAge = d
+	return t
+}
+
+// RetainLocallyBytes sets how much of each partition of a topic with Remote is kept in
+// the node's directory, at least; copied segments beyond that go from there.
+func (t Topic[K, V]) RetainLocallyBytes(n int64) Topic[K, V] {
+	if n <= 0 {
+		return t.fault("RetainLocallyBytes(%d): give a positive size, or leave the call out", n)
+	}
+	t.spec.LocalRetentionBytes = n
+	return t
+}
+
 // Compress sets how batches of the topic are compressed. Without it they are not.
 // Reading takes what it finds, so a topic may hold batches compressed in any way.
 func (t Topic[K, V]) Compress(c log.Compression) Topic[K, V] {
@@ -271,6 +300,9 @@ func (t Topic[K, V]) Err() error { return errors.Join(checkName(t.name), t.fault
 
 // together returns what is wrong with settings that are right each for itself.
 func (t Topic[K, V]) together() error {
+	if t.spec.Remote && t.spec.Compact {
+		return fmt.Errorf("topic %q: Remote() and Compact(): what is in the object store is not compacted; choose one of them", t.name)
+	}
 	if least, most := t.spec.MinCompactionLag, t.spec.MaxCompactionLag; most > 0 && least > most {
 		return fmt.Errorf("topic %q: MinCompactionLag(%v) is more than MaxCompactionLag(%v)", t.name, least, most)
 	}
