@@ -443,6 +443,9 @@ func TestSubscribe(t *testing.T) {
 		_, ok = c.Committed(topic.TopicPartition{Topic: "orders-us"})
 		require.False(t, ok)
 		require.NoError(t, r.err)
+		for _, again := range r.take() {
+			require.Equal(t, "orders-us-0:0", again, "its position is forgotten before it is deleted: it may come once more between")
+		}
 		send(t, n, "orders-us", 1)
 		synctest.Wait()
 		require.Equal(t, []string{"orders-us-0:0"}, r.take(), "another topic of that name is read from its beginning")
