@@ -288,8 +288,11 @@ func TestCrowdsOfConsumers(t *testing.T) {
 		first = rand.Uint64() >> 1
 	}
 	t.Logf("%d histories from seed %d on (-crowd.seed)", histories, first)
+	seeds := []uint64{4667672975030803584} // its offsets add up so that progress looked like none
 	for i := range histories {
-		seed := first + uint64(i)
+		seeds = append(seeds, first+uint64(i))
+	}
+	for _, seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			require.Empty(t, crowdHistory(t, seed), "seed %d", seed)
 		})

@@ -89,20 +89,21 @@ func (c *consumer) run(ctx context.Context) {
 
 // pulse is the progress last seen, and when it was.
 type pulse struct {
-	progress int64
-	since    time.Time
+	polls int64 // calls for records: never decreases
+	done  int64 // of all claims together: never decreases while polls stays, for only a call changes the claims
+	since time.Time
 }
 
 // isAlive tells whether the program has come back, or finished something, in time.
 func (c *consumer) isAlive(last *pulse, now time.Time) bool {
-	progress := c.polls.Load()
+	seen := pulse{polls: c.polls.Load(), since: now}
 	c.mu.Lock()
 	for _, cl := range c.claims {
-		progress += cl.done.Load()
+		seen.done += cl.done.Load()
 	}
 	c.mu.Unlock()
-	if c.waiting.Load() || progress != last.progress {
-		*last = pulse{progress: progress, since: now}
+	if c.waiting.Load() || seen.polls != last.polls || seen.done != last.done {
+		*last = seen
 	}
 	return now.Sub(last.since) < c.opts.PollTimeout
 }
