@@ -46,6 +46,7 @@ type appender interface {
 	ProducerState(id log.ProducerID) (log.ProducerState, bool)
 	Reader(from log.Offset, iso log.Isolation) *log.Reader
 	Start() log.Offset
+	Horizon() log.Offset
 }
 
 // partitionQueue collects a producer's records of one partition in batches and

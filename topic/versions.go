@@ -14,7 +14,8 @@ import (
 //
 // It is exact under anything that happens to the log. Compaction keeps the newest
 // record of a key with its offset; a tombstone it drops leaves the key without a
-// version, as the tombstone did. Records that were deleted are below the log start.
+// version, as the tombstone did, and whoever had not read that far starts over. Records
+// that were deleted are below the log start.
 // What is not decided yet is never part of it, but read anew by each tail.
 type versions struct {
 	partition appender
@@ -32,16 +33,20 @@ func (v *versions) catchUp() error {
 }
 
 func (v *versions) catchUpLocked() error {
-	if v.latest == nil || v.next < v.partition.Start() {
-		v.latest, v.next = map[string]log.Offset{}, v.partition.Start() // what was not read is gone
-	}
 	for {
-		err := v.readStable()
-		if errors.Is(err, log.ErrOffsetOutOfRange) && v.next < v.partition.Start() {
-			v.latest, v.next = map[string]log.Offset{}, v.partition.Start()
-			continue // records were deleted while it read
+		start, horizon := v.partition.Start(), v.partition.Horizon()
+		if v.latest == nil || v.next < start || v.next < horizon {
+			v.latest, v.next = map[string]log.Offset{}, start // what was not read is gone
 		}
-		return err
+		err := v.readStable()
+		switch {
+		case errors.Is(err, log.ErrOffsetOutOfRange) && v.next < v.partition.Start():
+		case err == nil && v.partition.Horizon() != horizon:
+			v.latest = nil
+		default:
+			return err
+		}
+		// Records were deleted while it read, or tombstones of what it had read.
 	}
 }
 
