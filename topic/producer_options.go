@@ -40,6 +40,7 @@ type ProducerOptions struct {
 	// remembers it. At most one of a topic and name is open at a time: the next is
 	// ErrNameInUse. It has at most 249 bytes. Empty means an id of its own.
 	Name string
+
 	// Compression is how batches are compressed. Zero means as the topic says, and
 	// log.NoCompression not at all. Batches are counted and cut at BatchBytes as they
 	// are before; compressed ones take memory beside MemoryBytes, at the most
