@@ -62,9 +62,8 @@ func (c cellCodec[A]) Decode(src []byte) (v cell[A], err error) {
 // and looking up a batch of keys ahead pays.
 const touchBytes = 16 << 20
 
-// stored makes s a step with a store of A by K, in windows where spec is not nil.
-func stored[K, A any](s *step, spec *window.Spec) codec.Codec[cell[A]] {
-	s.stateful = true
+// cellsOf is the encoding of a store of s: an A by K, in windows where spec is not nil.
+func cellsOf[K, A any](s *step, spec *window.Spec) codec.Codec[cell[A]] {
 	value, err := s.app.codecs.Inner[A]()
 	if err != nil {
 		s.fault(fmt.Sprintf("no codec for the state: %v", err))
@@ -125,10 +124,10 @@ func plainName(t reflect.Type) string {
 // aggregate is an aggregation without windows.
 func aggregate[K, V, A any](g Grouped[K, V], s *step, f fold[A, V]) *node[K, A] {
 	out := &node[K, A]{step: s}
-	cells := stored[K, A](s, nil)
+	kept, cells := s.keep(""), cellsOf[K, A](s, nil)
 	key := g.g.key
 	g.g.downs = append(g.g.downs, func(o *opening) engine.KeyedPort[V] {
-		store := o.openStore(s)
+		store := o.openStore(kept)
 		if store == nil {
 			return engine.KeyedPort[V]{}
 		}

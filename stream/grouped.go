@@ -104,9 +104,9 @@ func colocated(s *step) bool {
 	switch {
 	case s.source != nil:
 		return true // a producer puts records of a key into one partition
-	case s.changeKey && !s.stateful, len(s.inputs) > 1:
+	case s.changeKey && !s.stateful(), len(s.inputs) > 1:
 		return false
-	case s.stateful:
+	case s.stateful():
 		return true // it got them by that key, or by a part of it
 	}
 	return colocated(s.inputs[0])

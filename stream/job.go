@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path"
-	"strconv"
 	"time"
 
 	"github.com/thalweg/thalweg/checkpoint"
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/stream/internal/engine"
-	"github.com/thalweg/thalweg/topic"
 	"github.com/thalweg/thalweg/window"
 )
 
@@ -96,48 +93,6 @@ func Start(ctx context.Context, env Env, app *Topology) (*Job, error) {
 		return nil, err
 	}
 	return &Job{app: app, inner: inner}, nil
-}
-
-// openStored is a store being opened for a step.
-type openStored struct {
-	Store    *state.Store
-	SetTable func(engine.Table)
-}
-
-// openStore opens the store of s for the task, at the checkpoint the attempt starts from.
-func (o *opening) openStore(s *step) *openStored {
-	st, err := o.run.openStore(o.task, s)
-	if err != nil {
-		o.fail(fmt.Errorf("store of step %q: %w", s.name, err))
-		return nil
-	}
-	return st
-}
-
-func (r *run) openStore(t *engine.Task, s *step) (*openStored, error) {
-	tp := topic.TopicPartition{Topic: r.changelog(s), Partition: topic.PartitionID(t.ID.Shard)}
-	changelog, err := r.env.Plane.Log().Partition(tp)
-	if err != nil {
-		return nil, err
-	}
-	writer, err := t.OpenChangelog(tp)
-	if err != nil {
-		return nil, err
-	}
-	db, err := r.env.Backend.Open(path.Join(r.env.StateDir, r.app.name, s.name, strconv.Itoa(t.ID.Shard)))
-	if err != nil {
-		return nil, err
-	}
-	store, err := state.OpenStore(state.StoreOptions{DB: db, Changelog: changelog, Cache: r.env.Cache,
-		Name: tp.String(), Manual: r.env.Manual, Logger: r.env.Logger})
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	id, end := t.RestoreTo(tp)
-	if err := store.CatchUp(context.Background(), state.Mark{Attempt: id.Attempt, N: id.N, End: end}); err != nil {
-		return nil, errors.Join(err, store.Close(), db.Close())
-	}
-	return &openStored{store, t.AddStore(s.id, store, db, tp, writer, end)}, nil
 }
 
 func (o *opening) fail(err error) {

@@ -3,7 +3,6 @@ package stream
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/thalweg/thalweg/checkpoint"
 	"github.com/thalweg/thalweg/stream/internal/engine"
@@ -16,7 +15,7 @@ type stage struct {
 	name   string
 	root   *step // a source, or a grouping that shuffles
 	tasks  int
-	stores []*step
+	stores []*storeDecl
 	cuts   []*step // the groupings it sends to
 }
 
@@ -54,9 +53,7 @@ func (st *stage) collect(s *step, seen map[*step]bool) {
 			st.cuts = append(st.cuts, out)
 		default:
 			seen[out] = true
-			if out.stateful {
-				st.stores = append(st.stores, out)
-			}
+			st.stores = append(st.stores, out.stores...)
 			st.collect(out, seen)
 		}
 	}
@@ -75,8 +72,8 @@ func (r *run) size(stages []*stage) error {
 				}
 			}
 		}
-		for i, s := range st.stores {
-			kept, ok := r.env.Plane.Log().Spec(r.changelog(s))
+		for i, d := range st.stores {
+			kept, ok := r.env.Plane.Log().Spec(r.changelog(d))
 			switch {
 			case !ok:
 			case i == 0 && st.root.source == nil:
@@ -84,7 +81,7 @@ func (r *run) size(stages []*stage) error {
 			case kept.Partitions != st.tasks:
 				return fmt.Errorf("stream: job %q: step %q (%s) has state in %d shards and would now run in %d tasks; "+
 					"state does not move between shards: keep the partitions of the source, or give the step another name with As to begin anew",
-					r.app.name, s.name, s.line, kept.Partitions, st.tasks)
+					r.app.name, d.step.name, d.step.line, kept.Partitions, st.tasks)
 			}
 		}
 	}
@@ -99,14 +96,6 @@ type run struct {
 	exchanges map[*step]any
 	first     map[*step]map[string]int // for a grouping: by stage, the number of its first sender
 }
-
-// changelogTombstones is how long deletions stay in a changelog. Only stores read it,
-// and none loses anything when one goes: not the running one, which must have it on
-// disk before, nor another, which is rebuilt when it has not.
-const changelogTombstones = time.Minute
-
-// changelog is the topic behind the store of a step.
-func (r *run) changelog(s *step) string { return "__" + r.app.name + "-" + s.name + "-changelog" }
 
 func (r *run) partitions(topic string) int {
 	spec, _ := r.env.Plane.Log().Spec(topic)
@@ -143,14 +132,14 @@ func newRun(app *Topology, env Env) (*run, error) {
 		return nil, err
 	}
 	for _, st := range r.stages {
-		for _, s := range st.stores {
-			name := r.changelog(s)
+		for _, d := range st.stores {
+			name := r.changelog(d)
 			if _, ok := env.Plane.Log().Spec(name); ok {
 				continue
 			}
 			spec := topic.Spec{Partitions: st.tasks, Sync: sync.Sync, Compact: true, TombstoneRetention: changelogTombstones}
 			if err := env.Plane.Log().Create(name, spec); err != nil {
-				return nil, fmt.Errorf("stream: job %q: changelog of step %q: %w", app.name, s.name, err)
+				return nil, fmt.Errorf("stream: job %q: changelog of step %q: %w", app.name, d.step.name, err)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ type step struct {
 	sink      *sink          // set for a sink
 	group     cut            // set for a grouping
 	clock     *clockSettings // set for what makes watermarks
-	stateful  bool           // has a store and a changelog
+	stores    []*storeDecl   // its state, each with a changelog
 	needsKey  bool           // reads the key it is given
 	changeKey bool           // gives another key to what follows
 
@@ -53,7 +53,7 @@ func (s *step) mayEnd() bool {
 	case "peek", "split yes", "split no":
 		return true
 	}
-	return s.sink != nil || s.stateful
+	return s.sink != nil || s.stateful()
 }
 
 // declare adds a step behind inputs.

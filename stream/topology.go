@@ -180,6 +180,11 @@ func (app *Topology) Validate() error {
 		names[s.name] = s
 	}
 	for _, s := range app.steps {
+		for _, d := range s.stores {
+			if other, ok := names[d.name()]; ok && d.part != "" {
+				add(s, fmt.Sprintf("keeps state under the name %q, which is that of the step at %s; give one of them another with As", d.name(), other.line))
+			}
+		}
 		if len(s.outputs) == 0 && !s.mayEnd() {
 			add(s, "nothing reads what it gives: end it with To or Peek")
 		}
@@ -205,7 +210,7 @@ func (app *Topology) Validate() error {
 // where it is when other steps come and go.
 func (app *Topology) deriveNames() {
 	for _, s := range app.steps {
-		if s.name == "" && s.stateful {
+		if s.name == "" && s.stateful() {
 			s.name = origin(s) + "-" + strings.ReplaceAll(s.kind, " ", "-")
 		}
 	}
@@ -214,7 +219,7 @@ func (app *Topology) deriveNames() {
 			continue
 		}
 		for _, out := range s.outputs {
-			if name := out.name + "-by"; out.stateful && (s.name == "" || name < s.name) {
+			if name := out.name + "-by"; out.stateful() && (s.name == "" || name < s.name) {
 				s.name = name
 			}
 		}
@@ -253,7 +258,7 @@ func served(s *step) string {
 	for _, out := range s.outputs {
 		name := out.name
 		switch {
-		case out.stateful:
+		case out.stateful():
 		case out.sink != nil:
 			name = out.sink.topic
 		default:
@@ -297,13 +302,13 @@ func (app *Topology) String() string {
 		if s.sink != nil {
 			fmt.Fprintf(&b, " %s", s.sink.topic)
 		}
-		if s.named || s.stateful {
+		if s.named || s.stateful() {
 			fmt.Fprintf(&b, " %q", s.name)
 		}
 		if s.group != nil && s.group.mustShuffle() {
 			b.WriteString(" [shuffle]")
 		}
-		if s.stateful {
+		if s.stateful() {
 			b.WriteString(" [state]")
 		}
 		fmt.Fprintf(&b, "  %s\n", s.line)

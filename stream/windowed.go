@@ -103,10 +103,10 @@ type windowing[K, V, WK, A any] struct {
 func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *step, f fold[A, V]) *node[WK, A] {
 	out := &node[WK, A]{step: s}
 	s.changeKey = true
-	cells := stored[K, A](s, &w.spec)
+	kept, cells := s.keep(""), cellsOf[K, A](s, &w.spec)
 	key, spec := w.g.key, w.spec
 	w.g.downs = append(w.g.downs, func(o *opening) engine.KeyedPort[V] {
-		store := o.openStore(s)
+		store := o.openStore(kept)
 		if store == nil {
 			return engine.KeyedPort[V]{}
 		}
