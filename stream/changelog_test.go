@@ -40,11 +40,8 @@ func TestChangelogsStayBounded(t *testing.T) {
 	n := open()
 	job := n.start(t, app)
 	sent, most := int64(0), int64(0)
-	rounds := 150
-	if testing.Short() {
-		rounds = 60
-	}
-	for round := range rounds {
+	round := 0
+	feed := func() {
 		p, err := topic.NewProducer(t.Context(), n, in, topic.ProducerOptions{})
 		require.NoError(t, err)
 		for k := range 20 {
@@ -55,10 +52,18 @@ func TestChangelogsStayBounded(t *testing.T) {
 		require.NoError(t, p.Close())
 		require.NoError(t, job.CatchUp(t.Context()))
 		late.Add(int64(2 * time.Minute))
-		if round%20 == 19 {
+		round++
+	}
+	rounds := 150
+	if testing.Short() {
+		rounds = 60
+	}
+	for round < rounds {
+		feed()
+		if round%20 == 0 {
 			require.NoError(t, n.plane.SyncAll(t.Context()))
 			image := fs.Kill()
-			if round%40 == 39 {
+			if round%40 == 0 {
 				image = fs.Crash(uint64(round))
 			}
 			n.abandon(job)
@@ -70,11 +75,20 @@ func TestChangelogsStayBounded(t *testing.T) {
 			most = max(most, changelogRecords(t, n, step))
 		}
 	}
-	require.NoError(t, job.CatchUp(t.Context()))
+	// What a cleaning finds depends on when it comes: a deletion goes with a cleaning a
+	// minute after the first that met it, and one comes when there is something to clean.
+	// So the job goes on until it has come to that.
+	for _, step := range []string{"all", "windowed"} {
+		for changelogRecords(t, n, step) >= 20*12 {
+			require.Less(t, round, 10*rounds, "step %s has %d of %d changes", step, changelogRecords(t, n, step), sent)
+			feed()
+			require.NoError(t, n.plane.SyncAll(t.Context()))
+		}
+	}
 	counts := committedCounts(t, n, total)
 	require.Len(t, counts, 20)
 	for key, count := range counts {
-		require.EqualValues(t, rounds, count, "key %s", key)
+		require.EqualValues(t, round, count, "key %s", key)
 	}
 	windows := int64(0)
 	for r, err := range topic.ReadToEnd(t.Context(), n, perWindow, topic.Start()) {
@@ -83,13 +97,6 @@ func TestChangelogsStayBounded(t *testing.T) {
 		windows++
 	}
 	require.EqualValues(t, sent-20, windows, "the last window is open")
-	// The background is a little behind: what is there now is bounded at last.
-	for _, step := range []string{"all", "windowed"} {
-		require.Eventually(t, func() bool {
-			require.NoError(t, n.plane.SyncAll(t.Context()))
-			return changelogRecords(t, n, step) < 20*12
-		}, 20*time.Second, 10*time.Millisecond, "step %s has %d of %d changes", step, changelogRecords(t, n, step), sent)
-	}
 	t.Logf("%d records in, at most %d in a changelog", sent, most)
 	n.abandon(job)
 }
