@@ -62,7 +62,7 @@ func (p *Partition) Compact(ctx context.Context) (CompactionStats, error) {
 	return p.compact(ctx)
 }
 
-// finishAllSealed puts all sealed segments on disk, as the sync loop does in time.
+// finishAllSealed puts all sealed segments on disk, as the worker does in time.
 func (p *Partition) finishAllSealed() error {
 	p.syncMu.Lock()
 	if err := p.usable(); err != nil {

@@ -426,7 +426,7 @@ func runCompactionModel(t *testing.T, seed uint64) {
 			countdown = random.IntN(40)
 		}
 		mode := random.IntN(3)
-		var mu sync.Mutex // the sync loop calls the hook too
+		var mu sync.Mutex // the worker calls the hook too
 		r.mem.SetHook(func(op vfs.Op) error {
 			mu.Lock()
 			defer mu.Unlock()

@@ -417,7 +417,7 @@ func everyOperation(t *testing.T, policy Sync, after func(*vfs.Mem, uint64) *vfs
 		n, partway := (n+1)/2, n%2 == 0
 		mem := vfs.NewMem()
 		random := rand.New(rand.NewPCG(*crashSeed, uint64(n)))
-		var mu sync.Mutex // the sync loop calls the hook too
+		var mu sync.Mutex // the worker calls the hook too
 		mem.SetHook(func(op vfs.Op) error {
 			mu.Lock()
 			defer mu.Unlock()

@@ -227,7 +227,7 @@ func TestDamageAboveTheRecoveryPoint(t *testing.T) {
 	require.Greater(t, segments, 2)
 	mem.Stop()
 	l.abandon()
-	// The sync loop may have made the first segments durable; forget that.
+	// The worker may have made the first segments durable; forget that.
 	mem = mem.Kill()
 	require.NoError(t, removeIfPresent(mem, "log/"+recoveryPointFile))
 	flip(t, mem, first.name(logSuffix), bases[5]+70)

@@ -32,6 +32,7 @@ type Log struct {
 
 	populating chan *segment // pinned; segments whose next pages are to be present
 	compacting chan struct{} // semaphore: one partition is compacted at a time
+	syncing    chan struct{} // semaphore: so many partitions sync at a time
 	stop       chan struct{} // ends the goroutines counted by stopped
 	stopped    sync.WaitGroup
 
@@ -89,9 +90,6 @@ func Open(dir string, o Options) (_ *Log, err error) {
 	if l.options.CompactionInterval > 0 {
 		l.stopped.Go(l.compactLoop)
 	}
-	for p := range l.Partitions() {
-		p.run()
-	}
 	return l, nil
 }
 
@@ -101,6 +99,7 @@ func newLog(dir string, o Options) *Log {
 		options:    o,
 		populating: make(chan *segment, 16),
 		compacting: make(chan struct{}, 1),
+		syncing:    make(chan struct{}, maxSyncing),
 		stop:       make(chan struct{}),
 		topics:     make(map[string]*topicPartitions),
 	}
@@ -316,7 +315,6 @@ func (l *Log) Create(topic string, spec TopicSpec) error {
 	defer l.topicsChanged.broadcast()
 	for _, p := range opened {
 		p.producers.setOwners(l.owners)
-		p.run()
 	}
 	return l.Checkpoint()
 }
@@ -388,7 +386,6 @@ func (l *Log) Alter(topic string, spec TopicSpec) error {
 	}
 	for _, p := range added {
 		p.producers.setOwners(l.owners)
-		p.run()
 	}
 	return l.Checkpoint()
 }

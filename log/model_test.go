@@ -456,7 +456,7 @@ func runModel(t *testing.T, seed uint64) int {
 			countdown = random.IntN(30)
 		}
 		mode := random.IntN(3)
-		var mu sync.Mutex // the sync loop calls the hook too
+		var mu sync.Mutex // the worker calls the hook too
 		r.mem.SetHook(func(op vfs.Op) error {
 			mu.Lock()
 			defer mu.Unlock()

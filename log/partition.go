@@ -70,15 +70,15 @@ type Partition struct {
 	copies      copies
 	markers     BatchBuilder
 
-	kick    chan struct{} // capacity 1: work for the sync loop
-	wanted  atomic.Int64  // offset below which somebody wants all to be durable
-	armed   atomic.Bool   // the interval's timer runs
-	sealed  atomic.Bool   // a segment was sealed that nobody syncs by itself
-	rolled  atomic.Bool   // retention has something to look at
-	stop    chan struct{}
-	life    context.Context // of requests to the object store, which end with the partition
-	endLife context.CancelFunc
-	stopped sync.WaitGroup
+	worker   *worker                    // syncs
+	wanted   atomic.Int64               // offset below which somebody wants all to be durable
+	timer    atomic.Pointer[time.Timer] // of what nobody waits for; it runs while armed
+	armed    atomic.Bool
+	timedOut atomic.Bool // the timer went off
+	rolled   atomic.Bool // retention has something to look at
+	stop     chan struct{}
+	life     context.Context // of requests to the object store, which end with the partition
+	endLife  context.CancelFunc
 
 	recovery Recovery
 }
@@ -254,8 +254,12 @@ func (p *Partition) alter(spec TopicSpec) {
 	p.setSpecLocked(spec)
 	p.publishLocked()
 	p.rolled.Store(true)
+	p.disarm()
+	if p.end.Load() > p.durable.Load() {
+		p.arm(max(time.Duration(spec.Sync), 0))
+	}
 	p.mu.Unlock()
-	p.wake()
+	p.worker.wake()
 	p.advanced()
 }
 
@@ -311,13 +315,8 @@ func (p *Partition) fail(cause error) error {
 	return p.offline()
 }
 
-// run starts the goroutine that syncs.
-func (p *Partition) run() {
-	p.stopped.Go(p.syncLoop)
-}
-
-// halt ends the goroutine that syncs and refuses all further use. Readers that
-// hold a segment keep its mapping.
+// halt ends the worker and refuses all further use. Readers that hold a segment keep
+// its mapping.
 func (p *Partition) halt() (first bool) {
 	p.mu.Lock()
 	first = !p.closed.Swap(true)
@@ -325,8 +324,9 @@ func (p *Partition) halt() (first bool) {
 	if first {
 		close(p.stop)
 		p.endLife()
+		p.disarm()
+		p.worker.stop()
 	}
-	p.stopped.Wait()
 	p.compactMu.Lock() // a compaction ends early
 	defer p.compactMu.Unlock()
 	p.advanced()
@@ -425,10 +425,10 @@ func newPartition(l *Log, name TopicPartition, spec TopicSpec) *Partition {
 		name:     name,
 		dir:      path.Join(l.dir, name.String()),
 		options:  l.options,
-		kick:     make(chan struct{}, 1),
 		stop:     make(chan struct{}),
 		recovery: Recovery{CutFrom: -1},
 	}
+	p.worker = newWorker(p.work)
 	p.setSpecLocked(spec) // nobody else has it yet
 	p.callbacks.Store(new([]*func()))
 	p.epochs.Store(new(epochs))

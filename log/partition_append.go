@@ -187,8 +187,11 @@ func (p *Partition) appendLocked(b *Batch, now time.Time) (base, last Offset, er
 		p.log.populate(active) // a write by call maps no page
 	}
 	p.end.Store(int64(last + 1))
-	if p.spec().Sync == SyncAlways || p.spec().Sync > 0 && !p.armed.Load() {
-		p.wake()
+	switch policy := p.spec().Sync; {
+	case policy == SyncAlways:
+		p.worker.wake()
+	case policy > 0:
+		p.arm(time.Duration(policy))
 	}
 	return base, last, nil
 }
@@ -225,10 +228,12 @@ func (p *Partition) rollLocked(base Offset, now time.Time) (*segment, error) {
 	grown := append(slices.Clip(segments), active)
 	p.segments.Store(&grown)
 	// The sealed segment is synced, cut and indexed off the append path.
-	p.rolled.Store(p.spec().RetentionBytes > 0)
+	if p.spec().RetentionBytes > 0 {
+		p.rolled.Store(true)
+		p.worker.wake()
+	}
 	if p.spec().Sync == SyncByOS {
-		p.sealed.Store(true)
-		p.wake()
+		p.arm(sealDelay)
 	} else {
 		p.want(base)
 	}

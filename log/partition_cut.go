@@ -246,7 +246,7 @@ func (p *Partition) moveStart(off Offset) error {
 }
 
 // ensureSnapshot makes sure that producers can be rebuilt from the segment with the
-// given base on, the one after before. The sync loop has written the snapshot, unless
+// given base on, the one after before. The worker has written the snapshot, unless
 // that failed or is still to come.
 func (p *Partition) ensureSnapshot(before *segment, base Offset) error {
 	name := path.Join(p.dir, offsetName(base, snapshotSuffix))

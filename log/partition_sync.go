@@ -26,6 +26,13 @@ func (p *Partition) Sync(ctx context.Context) error {
 	return p.await(ctx, end, &p.durable)
 }
 
+// The worker of a partition makes durable what is to be. It is woken by appends under
+// SyncAlways, by those who wait, and by the partition's timer, which runs only while
+// there is something that nobody waits for.
+
+// maxSyncing is how many partitions of a log sync at a time: each takes a thread.
+const maxSyncing = 64
+
 // want asks for all below end to be made durable.
 func (p *Partition) want(end Offset) {
 	for {
@@ -34,14 +41,26 @@ func (p *Partition) want(end Offset) {
 			break
 		}
 	}
-	p.wake()
+	p.worker.wake()
 }
 
-// wake makes the sync loop look for work.
-func (p *Partition) wake() {
-	select {
-	case p.kick <- struct{}{}:
-	default:
+// arm has the worker sync after d, unless it is to do so already.
+func (p *Partition) arm(d time.Duration) {
+	if p.armed.CompareAndSwap(false, true) {
+		p.timer.Store(time.AfterFunc(d, p.timeOver))
+	}
+}
+
+func (p *Partition) timeOver() {
+	p.armed.Store(false)
+	p.timedOut.Store(true)
+	p.worker.wake()
+}
+
+// disarm takes back what arm did.
+func (p *Partition) disarm() {
+	if t := p.timer.Swap(nil); t != nil && t.Stop() {
+		p.armed.Store(false)
 	}
 }
 
@@ -51,46 +70,24 @@ func (p *Partition) wake() {
 // was dropped, and its pages, which no sync has touched, are written again.
 const sealDelay = 5 * time.Second
 
-// syncLoop syncs when somebody waits for it, or when the interval is over.
-func (p *Partition) syncLoop() {
-	interval := time.NewTimer(time.Hour)
-	interval.Stop()
-	defer interval.Stop()
-	for {
-		due, wait := false, time.Duration(0)
-		select {
-		case <-p.stop:
-			return
-		case <-interval.C:
-			p.armed.Store(false)
-			if p.spec().Sync != SyncByOS {
-				due = true
-			} else {
-				wait = p.syncSealed(time.Now())
-			}
-		case <-p.kick:
-			switch {
-			case p.spec().Sync == SyncAlways || p.wanted.Load() > p.durable.Load():
-				due = true
-			case p.sealed.Swap(false):
-				wait = sealDelay
-			case p.spec().Sync > 0 && !p.armed.Load():
-				p.armed.Store(true)
-				interval.Reset(time.Duration(p.spec().Sync))
-			}
-		}
-		if p.rolled.Swap(false) {
-			p.retain()
-		}
-		if wait > 0 && p.armed.CompareAndSwap(false, true) {
-			interval.Reset(wait)
-		}
-		if due {
-			p.syncMu.Lock()
-			sealed, _ := p.syncRound() // the error is kept in p.failed, where the next call finds it
-			p.syncMu.Unlock()
-			p.advanced()
-			p.finishSealed(sealed)
+// work syncs when somebody waits for it, or when the time is over.
+func (p *Partition) work() {
+	p.log.syncing <- struct{}{}
+	defer func() { <-p.log.syncing }()
+	if p.rolled.Swap(false) {
+		p.retain()
+	}
+	timedOut, policy := p.timedOut.Swap(false), p.spec().Sync
+	switch {
+	case policy == SyncAlways, p.wanted.Load() > p.durable.Load(), timedOut && policy != SyncByOS:
+		p.syncMu.Lock()
+		sealed, _ := p.syncRound() // the error is kept in p.failed, where the next call finds it
+		p.syncMu.Unlock()
+		p.advanced()
+		p.finishSealed(sealed)
+	case timedOut:
+		if wait := p.syncSealed(time.Now()); wait > 0 {
+			p.arm(wait)
 		}
 	}
 }
