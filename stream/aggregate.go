@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/stream/internal/engine"
 	"github.com/thalweg/thalweg/topic/codec"
 	"github.com/thalweg/thalweg/window"
@@ -58,12 +57,8 @@ func (c cellCodec[A]) Decode(src []byte) (v cell[A], err error) {
 	return v, err
 }
 
-// touchBytes is the size from which a table does not stay in the processor's caches,
-// and looking up a batch of keys ahead pays.
-const touchBytes = 16 << 20
-
 // cellsOf is the encoding of a store of s: an A by K, in windows where spec is not nil.
-func cellsOf[K, A any](s *step, spec *window.Spec) codec.Codec[cell[A]] {
+func cellsOf[K, A any](s *step, spec *window.Spec) laidOut[A] {
 	value, err := s.app.codecs.Inner[A]()
 	if err != nil {
 		s.fault(fmt.Sprintf("no codec for the state: %v", err))
@@ -121,79 +116,76 @@ func plainName(t reflect.Type) string {
 	}
 }
 
-// aggregate is an aggregation without windows.
-func aggregate[K, V, A any](g Grouped[K, V], s *step, f fold[A, V]) *node[K, A] {
-	out := &node[K, A]{step: s}
+// aggregate is an aggregation without windows. Where its values can be nil, one that is
+// nil says that there is no row.
+func aggregate[K, V, A any](g *grouping[K, V], s *step, emit window.Emit, f fold[A, V]) *tableNode[K, A] {
+	n := newTable[K, A](s)
+	n.each = emit == window.OnUpdate
 	kept, cells := s.keep(""), cellsOf[K, A](s, nil)
-	key := g.g.key
-	g.g.downs = append(g.g.downs, func(o *opening) engine.KeyedPort[V] {
-		store := o.openStore(kept)
-		if store == nil {
+	vanish := nilable[A]()
+	g.downs = append(g.downs, func(o *opening) engine.KeyedPort[V] {
+		r := openKept[K, V, A](o, n, kept, cells)
+		if r == nil {
 			return engine.KeyedPort[V]{}
 		}
-		t, table := o.task, state.NewTable[cell[A]](store.Store, cells)
-		store.SetTable(table)
-		down := out.open(o)
-		emit := func(m *engine.Meta, encoded []byte, c *cell[A]) {
-			k, err := key.Decode(encoded)
-			if err != nil {
-				t.Fail(s.id, fmt.Errorf("decode key: %w", err))
-				return
-			}
-			down.Push(m, k, &c.value)
+		if len(r.out.readers) == 0 && !vanish && !n.each {
+			return lastOfEach(r, f)
 		}
-		update := func(m *engine.Meta, hash uint64, encoded []byte, v *V) *cell[A] {
-			t.Running = s.id
-			c, existed, err := table.Update(hash, encoded)
-			if err != nil {
-				t.Fail(s.id, err)
-				return nil
-			}
+		r.clone = newCloner(cells.value)
+		r.apply = func(m *engine.Meta, c *cell[A], existed bool, v *V) bool {
 			f(&c.value, !existed, v)
 			if !existed || m.Time > c.time {
 				c.time = m.Time
 			}
-			return c
+			return !vanish || !isNil(&c.value)
 		}
-		in := engine.KeyedPort[V]{Watermark: down.Watermark, Idle: down.Idle, Touch: func(hashes []uint64) {
-			if table.Bytes() > touchBytes {
-				table.Touch(hashes)
-			}
-		}}
-		if g.emit == window.OnUpdate {
-			own := engine.Meta{Offset: -1}
-			in.Push = func(m *engine.Meta, hash uint64, encoded []byte, v *V) {
-				if c := update(m, hash, encoded, v); c != nil {
-					own.Time = c.time
-					emit(&own, encoded, c)
-				}
-			}
-			return in
-		}
-		var queue changes
-		in.Push = func(m *engine.Meta, hash uint64, encoded []byte, v *V) {
-			if c := update(m, hash, encoded, v); c != nil && !c.queued {
-				c.queued = true
-				queue.add(hash, encoded)
-			}
-		}
-		own := engine.Meta{Offset: -1}
-		t.OnBarrier(func() {
-			queue.drain(func(hash uint64, encoded []byte) bool {
-				c, ok, err := table.Get(hash, encoded)
-				if err != nil {
-					t.Fail(s.id, err)
-				} else if ok {
-					c.queued = false
-					own.Time = c.time
-					emit(&own, encoded, c)
-				}
-				return !t.Failed()
-			})
-		})
-		return in
+		return r.port()
 	})
-	return out
+	return n
+}
+
+// lastOfEach is an aggregation that only streams read, and only what each changed row
+// is at a barrier: a change costs no more than the look at its row.
+func lastOfEach[K, V, A any](r *kept[K, V, A], f fold[A, V]) engine.KeyedPort[V] {
+	t, table, step, down := r.t, r.table, r.step, r.out.stream
+	var queue changes
+	in := r.port()
+	in.Push = func(m *engine.Meta, hash uint64, encoded []byte, v *V) {
+		t.Running = step
+		c, existed, err := table.Update(hash, encoded)
+		if err != nil {
+			t.Fail(step, err)
+			return
+		}
+		f(&c.value, !existed, v)
+		if !existed || m.Time > c.time {
+			c.time = m.Time
+		}
+		if !c.queued {
+			c.queued = true
+			queue.add(hash, encoded)
+		}
+	}
+	own := engine.Meta{Offset: -1}
+	t.OnBarrier(func() {
+		queue.drain(func(hash uint64, encoded []byte) bool {
+			c, ok, err := table.Get(hash, encoded)
+			if err != nil {
+				t.Fail(step, err)
+			} else if ok {
+				c.queued = false
+				k, err := r.key.Decode(encoded)
+				if err != nil {
+					t.Fail(step, fmt.Errorf("decode key: %w", err))
+					return false
+				}
+				own.Time = c.time
+				down.Push(&own, k, &c.value)
+			}
+			return !t.Failed()
+		})
+	})
+	return in
 }
 
 // changes are the keys changed since the last barrier, in order of their first change.

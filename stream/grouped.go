@@ -48,34 +48,31 @@ func (s Stream[K, V]) GroupByKey() Grouped[K, V] {
 type grouping[K, V any] struct {
 	step      *step
 	ownKey    bool // groups by the key the records have
+	deletes   bool // records without a value are for those below too
 	downs     []func(o *opening) engine.KeyedPort[V]
 	keepValue bool // something below reads the value
 	key       codec.Codec[K]
 }
 
-func group[K0, K, V any](s Stream[K0, V], st *step, ownKey bool, f func(K0, V) K) Grouped[K, V] {
-	g := &grouping[K, V]{step: st, ownKey: ownKey}
-	st.group = g
-	key, err := st.app.codecs.Inner[K]()
-	if err != nil {
-		st.fault(fmt.Sprintf("no codec for the key: %v", err))
+// newGrouping makes the grouping that the step is.
+func newGrouping[K, V any](s *step, ownKey bool) *grouping[K, V] {
+	g := &grouping[K, V]{step: s, ownKey: ownKey}
+	s.group = g
+	var err error
+	if g.key, err = s.app.codecs.Inner[K](); err != nil {
+		s.fault(fmt.Sprintf("no codec for the key: %v", err))
 	}
-	g.key = key
+	return g
+}
+
+func group[K0, K, V any](s Stream[K0, V], st *step, ownKey bool, f func(K0, V) K) Grouped[K, V] {
+	g := newGrouping[K, V](st, ownKey)
 	connect(s.n, st, func(o *opening) port[K0, V] {
-		t := o.task
-		var down engine.KeyedPort[V]
-		send := func(m *engine.Meta, key []byte, v *V) { down.Push(m, state.Hash(key), key, v) }
-		if g.mustShuffle() {
-			sender := o.run.exchange(g.step).(*engine.Exchange[V]).OpenSender(t, o.run.sender(g.step, t))
-			send = sender.Send
-			down.Watermark, down.Idle = sender.Watermark, sender.Idle
-		} else {
-			down = g.open(o)
-		}
+		t, way := o.task, g.enter(o)
 		buf := make([]byte, 0, 64)
-		return port[K0, V]{Watermark: down.Watermark, Idle: down.Idle, Push: func(m *engine.Meta, k K0, v *V) {
+		return port[K0, V]{Watermark: way.Watermark, Idle: way.Idle, Push: func(m *engine.Meta, k K0, v *V) {
 			switch {
-			case m.Deleted:
+			case m.Deleted && !g.deletes:
 				t.Counters().NoValue++
 				return
 			case ownKey && m.NoKey:
@@ -90,11 +87,28 @@ func group[K0, K, V any](s Stream[K0, V], st *step, ownKey bool, f func(K0, V) K
 			}
 			noKey := m.NoKey
 			m.NoKey = false
-			send(m, buf, v)
+			way.Push(m, buf, v)
 			m.NoKey = noKey
 		}}
 	})
 	return Grouped[K, V]{g: g}
+}
+
+// way leads from above a grouping to what is below it. The key comes encoded.
+type way[V any] struct {
+	Push      func(m *engine.Meta, key []byte, v *V)
+	Watermark func(w int64)
+	Idle      func()
+}
+
+// enter opens the way in one task: into the exchange, or straight on.
+func (g *grouping[K, V]) enter(o *opening) way[V] {
+	if g.mustShuffle() {
+		sender := o.run.exchange(g.step).(*engine.Exchange[V]).OpenSender(o.task, o.run.sender(g.step, o.task))
+		return way[V]{sender.Send, sender.Watermark, sender.Idle}
+	}
+	down := g.open(o)
+	return way[V]{func(m *engine.Meta, key []byte, v *V) { down.Push(m, state.Hash(key), key, v) }, down.Watermark, down.Idle}
 }
 
 func (g *grouping[K, V]) mustShuffle() bool { return !g.ownKey || !colocated(g.step.inputs[0]) }
@@ -147,21 +161,21 @@ func (g Grouped[K, V]) Emit(e window.Emit) Grouped[K, V] {
 
 // Count counts the records of each key.
 func (g Grouped[K, V]) Count() Table[K, int64] {
-	return Table[K, int64]{aggregate(g, g.g.behind("count", false), count[V])}
+	return Table[K, int64]{aggregate(g.g, g.g.behind("count", false), g.emit, count[V])}
 }
 
 // Reduce folds the values of each key; the first one is where it begins.
 func (g Grouped[K, V]) Reduce(f func(V, V) V) Table[K, V] {
 	s := g.g.behind("reduce", true)
 	requireFunc(s, f == nil)
-	return Table[K, V]{aggregate(g, s, reduce(f))}
+	return Table[K, V]{aggregate(g.g, s, g.emit, reduce(f))}
 }
 
 // Aggregate folds the values of each key into an A, which begins as its zero value.
 func (g Grouped[K, V]) Aggregate[A any](add func(A, V) A) Table[K, A] {
 	s := g.g.behind("aggregate", true)
 	requireFunc(s, add == nil)
-	return Table[K, A]{aggregate(g, s, accumulate(add))}
+	return Table[K, A]{aggregate(g.g, s, g.emit, accumulate(add))}
 }
 
 // Window puts the records of each key into windows.

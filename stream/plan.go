@@ -182,7 +182,7 @@ func (r *run) tasks() ([]engine.TaskSpec, error) {
 }
 
 func (r *run) openTask(t *engine.Task, st *stage) error {
-	o := &opening{task: t, run: r, opened: make(map[int]any)}
+	o := &opening{task: t, run: r, opened: make(map[int]any), tables: make(map[int]any)}
 	if st.root.source == nil {
 		st.root.group.openStage(o, t.ID.Shard)
 		return o.err

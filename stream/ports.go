@@ -21,6 +21,7 @@ type opening struct {
 	task   *engine.Task
 	run    *run
 	opened map[int]any // what is open by step, since several ways may lead to one
+	tables map[int]any // the rows of tables by step, for those that look them up
 	err    error       // first failure
 }
 

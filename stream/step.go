@@ -22,6 +22,7 @@ type step struct {
 	group     cut            // set for a grouping
 	clock     *clockSettings // set for what makes watermarks
 	stores    []*storeDecl   // its state, each with a changelog
+	table     bool           // gives a table, which may be looked at from outside
 	needsKey  bool           // reads the key it is given
 	changeKey bool           // gives another key to what follows
 
@@ -47,13 +48,13 @@ func (s *step) label() string {
 }
 
 // mayEnd tells whether a step makes sense with nothing behind it: it writes, has an
-// effect of its own, keeps state, or is one of two sides.
+// effect of its own, gives a table, or is one of two sides.
 func (s *step) mayEnd() bool {
 	switch s.kind {
 	case "peek", "split yes", "split no":
 		return true
 	}
-	return s.sink != nil || s.stateful()
+	return s.sink != nil || s.table || s.stateful()
 }
 
 // declare adds a step behind inputs.

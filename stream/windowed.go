@@ -95,13 +95,18 @@ type windowing[K, V, WK, A any] struct {
 	tumbling  bool
 	onUpdate  bool
 	countLate bool
-	emit      func(m *engine.Meta, start int64, key []byte, c *cell[A])
+	emit      func(start int64, key []byte, c *cell[A], was change[A])
 	own       engine.Meta // of what is emitted
-	down      port[WK, A]
+	out       *tableOut[WK, A]
+	clone     *cloner[A]
+	old       A // scratch: what the row was
 }
 
-func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *step, f fold[A, V]) *node[WK, A] {
-	out := &node[WK, A]{step: s}
+func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *step, f fold[A, V]) *tableNode[WK, A] {
+	n := newTable[WK, A](s)
+	// Results are emitted when they are made, and are not kept once their window has closed.
+	n.each, n.kept = true, false
+	n.closing = func(k WK) int64 { return window.Key[K](k).Start.UnixMilli() }
 	s.changeKey = true
 	kept, cells := s.keep(""), cellsOf[K, A](s, &w.spec)
 	key, spec := w.g.key, w.spec
@@ -113,26 +118,27 @@ func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 		a := &windowing[K, V, WK, A]{
 			t: o.task, step: s.id, spec: spec, fold: f, watermark: window.Unknown, tumbling: spec.EveryMs() == spec.SizeMs(),
 			onUpdate: w.emit == window.OnUpdate, countLate: !*w.late,
-			table: state.NewWindowTable[cell[A]](store.Store, cells), own: engine.Meta{Offset: -1}, down: out.open(o),
+			table: state.NewWindowTable[cell[A]](store.Store, cells), own: engine.Meta{Offset: -1}, out: n.openTable(o),
+			clone: newCloner(cells.value),
 		}
 		store.SetTable(a.table)
-		a.emit = func(m *engine.Meta, start int64, encoded []byte, c *cell[A]) {
+		a.emit = func(start int64, encoded []byte, c *cell[A], made change[A]) {
 			k, err := key.Decode(encoded)
 			if err != nil {
 				a.t.Fail(s.id, fmt.Errorf("decode key: %w", err))
 				return
 			}
 			wk := WK(window.Key[K]{Key: k, Start: time.UnixMilli(start).UTC(), End: time.UnixMilli(spec.End(start)).UTC()})
-			m.Time = c.time
-			a.down.Push(m, wk, &c.value)
+			a.own.Time, made.new = c.time, &c.value
+			a.out.change(&a.own, wk, made)
 		}
-		return engine.KeyedPort[V]{Push: a.push, Watermark: a.advance, Idle: a.down.Idle, Touch: func(hashes []uint64) {
+		return engine.KeyedPort[V]{Push: a.push, Watermark: a.advance, Idle: a.out.Idle, Touch: func(hashes []uint64) {
 			if a.tumbling && a.table.Bytes() > touchBytes {
 				a.table.Touch(a.open[0], hashes)
 			}
 		}}
 	})
-	return out
+	return n
 }
 
 func (a *windowing[K, V, WK, A]) push(m *engine.Meta, hash uint64, key []byte, v *V) {
@@ -167,13 +173,30 @@ func (a *windowing[K, V, WK, A]) add(m *engine.Meta, start int64, hash uint64, k
 		return
 	}
 	a.t.Running = a.step
+	var made change[A]
+	if a.onUpdate && existed {
+		made.had = true
+		made.old = a.wasIn(c)
+	}
 	a.fold(&c.value, !existed, v)
 	if !existed || m.Time > c.time {
 		c.time = m.Time
 	}
 	if a.onUpdate {
-		a.emit(&a.own, start, key, c)
+		a.emit(start, key, c, made)
 	}
+}
+
+// wasIn is a copy of what is in c, if somebody asks for it.
+func (a *windowing[K, V, WK, A]) wasIn(c *cell[A]) *A {
+	if !a.out.old {
+		return nil
+	}
+	var err error
+	if a.old, err = a.clone.clone(&c.value); err != nil {
+		a.t.Fail(a.step, err)
+	}
+	return &a.old
 }
 
 // advance closes the windows that watermark w closes, oldest first, and passes on a
@@ -191,7 +214,7 @@ func (a *windowing[K, V, WK, A]) advance(w int64) {
 		}
 		err := a.table.CloseWindow(start, func(key []byte, c *cell[A]) error {
 			if !a.onUpdate {
-				a.emit(&a.own, start, key, c)
+				a.emit(start, key, c, change[A]{})
 			}
 			return a.t.Err()
 		})
@@ -200,11 +223,11 @@ func (a *windowing[K, V, WK, A]) advance(w int64) {
 			return
 		}
 	}
-	if a.down.Watermark == nil {
+	if a.out.Watermark == nil {
 		return
 	}
 	if w != window.EndOfTime && w != window.Unknown {
 		w -= a.spec.SizeMs() + a.spec.GraceMs() - 1
 	}
-	a.down.Watermark(w)
+	a.out.Watermark(w)
 }

@@ -45,15 +45,11 @@ func (tx *Tx) SendRecord[K, V any](t Topic[K, V], r Record[K, V]) error {
 		return tx.fail(err)
 	}
 	var s scratch
-	partitions, err := target.now()
+	e, err := target.encode(&s, &r) // the user's code runs without a lock
 	if err != nil {
 		return tx.fail(err)
 	}
-	e, err := target.encode(&s, &r, len(partitions)) // the user's code runs without a lock
-	if err != nil {
-		return tx.fail(err)
-	}
-	part := target.place(&e, partitions)
+	part := target.place(&e)
 	limit := sizeLimit{part.MaxBatchBytes() - batchOverhead, "the log's MaxBatchBytes"}
 	if err := limit.check(t.name, &e, part.MaxRecordBytes()); err != nil {
 		return tx.fail(err)

@@ -39,11 +39,12 @@ func NewExchange[V any](senders, receivers int, keepValue bool) *Exchange[V] {
 }
 
 type exchanged[V any] struct {
-	time   int64
-	offset int64
-	hash   uint64
-	keyEnd uint32
-	value  V
+	time    int64
+	offset  int64
+	hash    uint64
+	keyEnd  uint32
+	deleted bool
+	value   V
 }
 
 // mark is a watermark, or idleness, and its place: before the record at.
@@ -175,7 +176,7 @@ func (s *Sender[V]) Send(m *Meta, key []byte, v *V) {
 	n := len(b.records)
 	b.records = b.records[:n+1]
 	r := &b.records[n]
-	r.time, r.offset, r.hash, r.keyEnd = m.Time, m.Offset, state.Hash(key), uint32(len(b.keys))
+	r.time, r.offset, r.hash, r.keyEnd, r.deleted = m.Time, m.Offset, state.Hash(key), uint32(len(b.keys)), m.Deleted
 	if s.keep {
 		r.value = *v
 	}
@@ -317,7 +318,7 @@ func (r *Receiver[V]) process(lane int, b *laneBatch[V]) {
 			marks = marks[1:]
 		}
 		rec := &b.records[i]
-		m.Time, m.Offset = rec.time, rec.offset
+		m.Time, m.Offset, m.Deleted = rec.time, rec.offset, rec.deleted
 		r.port.Push(m, rec.hash, b.keys[key:rec.keyEnd], &rec.value)
 		key = rec.keyEnd
 		if t.err != nil {

@@ -1,0 +1,118 @@
+package stream
+
+import (
+	"fmt"
+
+	"github.com/thalweg/thalweg/state"
+	"github.com/thalweg/thalweg/stream/internal/engine"
+	"github.com/thalweg/thalweg/topic/codec"
+)
+
+// kept is a table with a store of its own, in one task: the rows an aggregation or a topic
+// gives. Values of type V change them.
+type kept[K, V, A any] struct {
+	t     *engine.Task
+	step  int
+	key   codec.Codec[K]
+	table *state.Table[cell[A]]
+	out   *tableOut[K, A]
+
+	// apply makes of a cell, zero where there was no row, what v says, and tells whether
+	// there still is a row.
+	apply func(m *engine.Meta, c *cell[A], existed bool, v *V) (keep bool)
+	clone *cloner[A] // of what rows were, where apply changes values in place; else nil
+
+	own     engine.Meta // of what is pushed
+	was, is A           // scratch: they escape to what follows
+	buf     []byte
+}
+
+// openKept opens the table's store and all that reads the table. It is nil when that
+// failed.
+func openKept[K, V, A any](o *opening, n *tableNode[K, A], d *storeDecl, cells codec.Codec[cell[A]]) *kept[K, V, A] {
+	store := o.openStore(d)
+	if store == nil {
+		return nil
+	}
+	r := &kept[K, V, A]{t: o.task, step: n.step.id, key: n.key, own: engine.Meta{Offset: -1}}
+	r.table = state.NewTable[cell[A]](store.Store, cells)
+	store.SetTable(r.table)
+	r.out = n.openTable(o)
+	r.out.rows.get = r.get
+	return r
+}
+
+// get looks up the row of k.
+func (r *kept[K, V, A]) get(k K) (row[A], bool) {
+	var err error
+	if r.buf, err = r.key.Append(r.buf[:0], k); err != nil {
+		r.t.Fail(r.step, fmt.Errorf("encode key: %w", err))
+		return row[A]{}, false
+	}
+	c, ok, err := r.table.Get(state.Hash(r.buf), r.buf)
+	if err != nil {
+		r.t.Fail(r.step, err)
+	}
+	if !ok {
+		return row[A]{}, false
+	}
+	return row[A]{c.value, c.time}, true
+}
+
+// push changes the row of a key and pushes the change.
+func (r *kept[K, V, A]) push(m *engine.Meta, hash uint64, encoded []byte, v *V) {
+	r.t.Running = r.step
+	c, existed, err := r.table.Update(hash, encoded)
+	made := change[A]{had: existed}
+	if err == nil && existed && r.out.old {
+		made.old = &r.was
+		if r.clone == nil {
+			r.was = c.value
+		} else {
+			r.was, err = r.clone.clone(&c.value)
+		}
+	}
+	if err != nil {
+		r.t.Fail(r.step, err)
+		return
+	}
+	if r.apply(m, c, existed, v) {
+		r.own.Time, r.is = c.time, c.value // what is pushed may look up rows, and c not last so long
+		made.new = &r.is
+	} else {
+		r.own.Time = m.Time
+		if err := r.table.Delete(hash, encoded); err != nil {
+			r.t.Fail(r.step, err)
+			return
+		}
+		if !existed {
+			return
+		}
+	}
+	if !r.out.read() {
+		return
+	}
+	k, err := r.key.Decode(encoded)
+	if err != nil {
+		r.t.Fail(r.step, fmt.Errorf("decode key: %w", err))
+		return
+	}
+	r.out.change(&r.own, k, made)
+}
+
+// port is the table's entrance behind a grouping.
+func (r *kept[K, V, A]) port() engine.KeyedPort[V] {
+	return engine.KeyedPort[V]{Push: r.push, Watermark: r.out.Watermark, Idle: r.out.Idle, Touch: touching(r.table)}
+}
+
+// touchBytes is the size from which a table does not stay in the processor's caches,
+// and looking up a batch of keys ahead pays.
+const touchBytes = 16 << 20
+
+func touching[A any](table *state.Table[cell[A]]) func(hashes []uint64) {
+	return func(hashes []uint64) {
+		if table.Bytes() > touchBytes {
+			table.Touch(hashes)
+		}
+	}
+}

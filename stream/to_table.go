@@ -1,0 +1,70 @@
+package stream
+
+import (
+	"time"
+
+	"github.com/thalweg/thalweg/stream/internal/engine"
+	"github.com/thalweg/thalweg/topic"
+)
+
+// Table reads a topic as a table: the newest record of each key is its row, and a
+// record without a value deletes it. What is newest is decided by the order of the
+// partition, as a compacted topic does it, not by event time. A record without a key is
+// skipped and counted. Where and how the topic is read is as Stream says.
+//
+// A table keeps its rows in a store, and a row until it is deleted; TTL lets those go
+// that nothing renews.
+func (app *Topology) Table[K, V any](t topic.Topic[K, V]) Table[K, V] {
+	return toTable(app.Stream(t), "table")
+}
+
+// ToTable makes a table of the stream: the newest record of each key is its row, and a
+// record without a value deletes it. Which is newest is decided by the order in which
+// they come. A record without a key is skipped and counted.
+func (s Stream[K, V]) ToTable() Table[K, V] { return toTable(s, "to table") }
+
+func toTable[K, V any](s Stream[K, V], kind string) Table[K, V] {
+	by := s.n.step.app.declare("group by key", s.n.step)
+	by.needsKey = true
+	g := group(s, by, true, func(k K, _ V) K { return k }).g
+	g.deletes = true
+	st := g.behind(kind, true)
+	n := newTable[K, V](st)
+	store, cells := st.keep(""), cellsOf[K, V](st, nil)
+	g.downs = append(g.downs, func(o *opening) engine.KeyedPort[V] {
+		r := openKept[K, V, V](o, n, store, cells)
+		if r == nil {
+			return engine.KeyedPort[V]{}
+		}
+		values := newCloner(cells.value)
+		r.apply = func(m *engine.Meta, c *cell[V], _ bool, v *V) bool {
+			if m.Deleted {
+				return false
+			}
+			// The value may be one that an aggregation above goes on to change.
+			var err error
+			if c.value, err = values.clone(v); err != nil {
+				r.t.Fail(st.id, err)
+			}
+			c.time = m.Time
+			return true
+		}
+		return r.port()
+	})
+	return Table[K, V]{n}
+}
+
+// Disorder sets how far the watermark of the topic that the table reads stays behind the
+// newest event time. Whole milliseconds. Call it right behind Table.
+func (t Table[K, V]) Disorder(d time.Duration) Table[K, V] {
+	if problem := checkDisorder(d); problem != "" {
+		t.n.step.app.fault(t.n.step.label(), problem)
+	}
+	source := t.n.step.inputs[0].inputs
+	if t.n.step.kind == "table" && len(source) == 1 && source[0].clock != nil {
+		source[0].clock.disorder = d
+		return t
+	}
+	t.n.step.app.fault(t.n.step.label(), "Disorder sets the watermark of a topic: call it right behind Table")
+	return t
+}
