@@ -137,12 +137,6 @@ var _ topic.GroupNode = (*consumerHost)(nil)
 
 func (h *consumerHost) Topics() iter.Seq2[string, log.TopicSpec] { return h.plane.Log().Topics() }
 
-func (h *consumerHost) TopicsChanged() <-chan struct{} { return h.plane.Log().TopicsChanged() }
-
-func (h *consumerHost) Partition(tp topic.TopicPartition) (*log.Partition, error) {
-	return h.plane.Log().Partition(tp)
-}
-
 func (h *consumerHost) ProposeGroup(ctx context.Context, c group.Command) error {
 	err := h.plane.ProposeGroup(ctx, c)
 	if errors.Is(err, checkpoint.ErrUnknown) {

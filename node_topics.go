@@ -94,11 +94,16 @@ func (n *Node) create(name string, spec log.TopicSpec) error {
 
 // Alter gives topics that exist the settings of their declaration: retention,
 // compression, sync policy, size of segments and, upwards, the number of partitions. What is
-// open follows at once, except that producers, readers and jobs go on with the
-// partitions they began with: those opened from now on use the new ones too, and a job
-// from its next start on, which reads them from their beginning. More partitions move
-// keys to other partitions. They are refused, as is what log.ErrNotAlterable says, for
-// a topic that a job reads into state without a shuffle.
+// open follows at once, except that Delayed and TimeToLive count for what is opened from
+// now on.
+//
+// New partitions are written by producers and transactions from the next record on, and
+// read from their beginning: by readers and queues at once, by the consumers of a group
+// when they have divided them, by a job from its next start on. A record with a key goes
+// to the partition of the new number, also where the older ones of its key are in
+// another: their order is that of one partition no more, SendIf does not see their
+// versions, and compaction keeps the newest in each. For a topic that a job reads into
+// state without a shuffle more partitions are refused (log.ErrNotAlterable).
 func (n *Node) Alter(ctx context.Context, topics ...Named) error {
 	leave, err := n.enter()
 	if err != nil {
@@ -317,6 +322,12 @@ func (h topicHost) Open(name string, spec log.TopicSpec) ([]*log.Partition, erro
 	}
 	return partitions, nil
 }
+
+func (h topicHost) Partition(tp log.TopicPartition) (*log.Partition, error) {
+	return h.plane.Log().Partition(tp)
+}
+
+func (h topicHost) TopicsChanged() <-chan struct{} { return h.plane.Log().TopicsChanged() }
 
 // Now is the clock by which records are due and expire.
 func (h topicHost) Now() time.Time {

@@ -48,8 +48,10 @@ func positions(p *Plane) (at map[string]int64) {
 	at = map[string]int64{}
 	p.Group("g", func(g *group.Group) {
 		if g != nil {
-			for part, pos := range g.Positions {
-				at[part.Topic] = pos.Offset
+			for part := range g.Positions {
+				if pos, ok := g.Position(part); ok {
+					at[part.Topic] = pos.Offset
+				}
 			}
 		}
 	})

@@ -295,7 +295,8 @@ func (h *txnHistory) check(p *Plane, exact bool) error {
 	at := int64(0)
 	p.Group("g", func(g *group.Group) {
 		if g != nil {
-			at = g.Positions[group.Partition{Topic: "a"}].Offset
+			from, _ := g.Position(group.Partition{Topic: "a"})
+			at = from.Offset
 		}
 	})
 	if at != int64(newest)+1 {

@@ -387,6 +387,9 @@ func (l *Log) Alter(topic string, spec TopicSpec) error {
 	for _, p := range added {
 		p.producers.setOwners(l.owners)
 	}
+	if len(added) > 0 {
+		defer l.topicsChanged.broadcast()
+	}
 	return l.Checkpoint()
 }
 

@@ -1,7 +1,7 @@
 // Package state keeps the keyed state of stream tasks.
 //
-// State has two halves. The live half is a Table or a WindowTable: the values a
-// task works on, decoded, in the task's own memory. The durable half is a Store:
+// State has two halves. The live half is a Table, a WindowTable or Timers: the values
+// a task works on, decoded, in the task's own memory. The durable half is a Store:
 // an ordered database that follows the state's changelog, a compacted partition
 // of the log. A checkpoint writes what changed in the table to the changelog and
 // touches the store not at all; the store comes after it, in the background.

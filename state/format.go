@@ -15,6 +15,9 @@ import (
 //	key       0x01  window start  state key   a value in a window table: big-endian
 //	                                          int64 with the sign bit flipped, so
 //	                                          that byte order is time order
+//	key       0x01  queue  time  key          a timer: queue is 0 or 1, time is encoded
+//	                                          as a window start; value: uvarint with a
+//	                                          bit for each tag
 //	key       0x00  'm'                       the mark, in stores only
 //
 //	value   at  size  field

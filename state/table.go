@@ -118,6 +118,10 @@ func (t *Table[V]) Barrier(n int64, put func(key, value []byte) error) error {
 	})
 }
 
+// maxWaste is how much memory the long keys of removed entries may take before it is
+// looked at.
+const maxWaste = 1 << 20
+
 // Passed tells the table how far its store is. Deletions up to there are
 // forgotten, and while the table is over its budget, values that have not changed
 // since move to the cache, the ones not used lately first.
@@ -129,6 +133,9 @@ func (t *Table[V]) Passed(m Mark) {
 				t.share.left(Hash(t.overlay.key(e)), e.change)
 			}
 		})
+		if t.overlay.keys.waste > maxWaste {
+			t.overlay.shrink()
+		}
 	}
 	if t.budget == 0 || t.Bytes() <= t.budget {
 		return

@@ -51,6 +51,11 @@ func (n testNode) Open(name string, spec topic.Spec) ([]*topic.LogPartition, err
 	return all, nil
 }
 
+func (n testNode) Partition(tp log.TopicPartition) (*log.Partition, error) {
+	return n.plane.Log().Partition(tp)
+}
+func (n testNode) TopicsChanged() <-chan struct{} { return n.plane.Log().TopicsChanged() }
+
 func (n testNode) AcquireProducer(ctx context.Context) (log.ProducerID, error) {
 	return n.plane.AcquireProducer(ctx)
 }

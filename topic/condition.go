@@ -90,7 +90,7 @@ func (p *Producer[K, V]) SendIf(ctx context.Context, r Record[K, V], c Condition
 	}
 	s := p.scratch.Get().(*scratch)
 	defer p.recycle(s)
-	e, err := p.encode(s, &r)
+	e, err := p.encode(s, &r, len(p.sender.partitions()))
 	if err != nil {
 		return -1, -1, err
 	}
@@ -132,7 +132,7 @@ func (p *Producer[K, V]) conditionalQueue(e *entry, c Condition) (*partitionQueu
 		if e.key == nil {
 			return nil, fmt.Errorf("%w: a version of topic %q is that of a key", ErrNoKey, p.topic.name)
 		}
-		return p.sender.queues[e.partition], nil
+		return p.sender.known()[e.partition], nil
 	}
 	return nil, fmt.Errorf("topic %q: SendIf needs a condition: EndIs, VersionIs or Absent", p.topic.name)
 }

@@ -455,7 +455,7 @@ func (c *consumer) open(grant group.Grant) (*claim, error) {
 func (c *consumer) groupPosition(p group.Partition) (at group.Position, known bool) {
 	c.node.Group(c.group, func(g *group.Group) {
 		if g != nil {
-			at, known = g.Positions[p]
+			at, known = g.Position(p)
 		}
 	})
 	return at, known

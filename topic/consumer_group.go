@@ -77,14 +77,16 @@ func DescribeGroup(n GroupNode, name string) (GroupInfo, error) {
 		known[p] = true
 	}
 	for p := range g.Positions {
-		known[p] = true
+		if _, ok := g.Position(p); ok {
+			known[p] = true
+		}
 	}
 	for _, p := range slices.SortedFunc(maps.Keys(known), group.Partition.Compare) {
 		part := GroupPartition{TopicPartition: logPartition(p)}
 		if o, ok := g.Owners[p]; ok {
 			part.Member = memberName(o.Member)
 		}
-		at, ok := g.Positions[p]
+		at, ok := g.Position(p)
 		part.Committed, part.Known = committedOf(p, at), ok
 		if lp, err := n.Partition(part.TopicPartition); err == nil {
 			from := int64(lp.Start())
@@ -152,6 +154,10 @@ func partitionsOfGroup(n GroupNode, name string, topics []string) ([]group.Parti
 	n.Group(name, func(g *group.Group) {
 		if known = g != nil; known {
 			partitions = slices.SortedFunc(maps.Keys(g.Positions), group.Partition.Compare)
+			partitions = slices.DeleteFunc(partitions, func(p group.Partition) bool {
+				_, ok := g.Position(p)
+				return !ok
+			})
 		}
 	})
 	if !known {

@@ -12,13 +12,8 @@ import (
 type GroupNode interface {
 	Node
 
-	// Topics walks the topics there are, and TopicsChanged returns a channel that is
-	// closed when there are others, or more partitions.
+	// Topics walks the topics there are.
 	Topics() iter.Seq2[string, log.TopicSpec]
-	TopicsChanged() <-chan struct{}
-
-	// Partition returns a partition that exists.
-	Partition(tp TopicPartition) (*log.Partition, error)
 
 	// ProposeGroup takes a step of the group protocol. An error that matches
 	// ErrUnknown leaves it open whether it was taken.

@@ -18,6 +18,11 @@ type cursors struct {
 	all    []cursor
 	follow bool
 	turn   int // whose batch was returned last
+
+	iso     log.Isolation
+	timed   timing
+	growth  growth
+	changed <-chan struct{} // closed when there may be more partitions; nil where they do not matter
 }
 
 // cursor is a place in one partition.
@@ -33,7 +38,7 @@ type cursor struct {
 // newCursors places a cursor in every partition. Unless it is to follow them,
 // their ends are those at the call.
 func newCursors(partitions []*log.Partition, from Position, iso log.Isolation, follow bool, timed timing) (*cursors, error) {
-	c := &cursors{all: make([]cursor, len(partitions)), follow: follow, turn: -1}
+	c := &cursors{all: make([]cursor, len(partitions)), follow: follow, turn: -1, iso: iso, timed: timed}
 	// All ends come before anything else: the moment they stand for should be short.
 	for i, p := range partitions {
 		c.all[i] = cursor{partition: p, end: math.MaxInt64, floating: from.kind == positionStart, holdback: holdback{timing: timed}}
@@ -52,12 +57,35 @@ func newCursors(partitions []*log.Partition, from Position, iso log.Isolation, f
 	return c, nil
 }
 
+// grow makes c read partitions that are added to the topic from now on, too.
+func (c *cursors) grow(g growth) {
+	c.growth = g
+	c.look()
+}
+
+// look adds the partitions that were added to the topic, from their beginning: nothing
+// of them was there when reading began.
+func (c *cursors) look() {
+	last := c.all[len(c.all)-1].partition.Name().Partition // a directory that was copied may lack some before it
+	more, changed := c.growth.next(int(last) + 1)
+	for _, p := range more {
+		added := cursor{partition: p, end: math.MaxInt64, floating: true, holdback: holdback{timing: c.timed}}
+		added.reader = p.Reader(p.Start(), c.iso)
+		c.all = append(c.all, added)
+	}
+	c.changed = changed
+}
+
 // next returns the next batch and its partition's number, or io.EOF when there
 // is none and none is waited for. The batch is valid until the next call.
 func (c *cursors) next(ctx context.Context) (*log.Batch, int, error) {
 	for idle := 0; ; idle++ {
 		if err := ctx.Err(); err != nil {
 			return nil, 0, err
+		}
+		if isClosed(c.changed) {
+			c.look()
+			idle = 0
 		}
 		if idle == len(c.all) {
 			if !c.follow {
@@ -78,7 +106,7 @@ func (c *cursors) next(ctx context.Context) (*log.Batch, int, error) {
 
 // wait returns once a partition may have something new, or can never have.
 func (c *cursors) wait(ctx context.Context) error {
-	if len(c.all) == 1 {
+	if len(c.all) == 1 && c.changed == nil {
 		return c.all[0].wait(ctx)
 	}
 	first, cancel := context.WithCancelCause(ctx)
@@ -86,6 +114,15 @@ func (c *cursors) wait(ctx context.Context) error {
 	var waiting sync.WaitGroup
 	for i := range c.all {
 		waiting.Go(func() { cancel(cmp.Or(c.all[i].wait(first), errAdvanced)) })
+	}
+	if c.changed != nil {
+		waiting.Go(func() {
+			select {
+			case <-c.changed:
+				cancel(errAdvanced)
+			case <-first.Done():
+			}
+		})
 	}
 	waiting.Wait()
 	if err := context.Cause(first); err != errAdvanced && ctx.Err() == nil {

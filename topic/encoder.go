@@ -15,13 +15,12 @@ type encoder[K, V any] struct {
 	keys    codec.Codec[K]
 	values  codec.Codec[V]
 	absence absence // which keys are none
-	n       int     // partitions
 	byKey   func(key []byte, n int) int
 	now     func() time.Time
 }
 
-func newEncoder[K, V any](t Topic[K, V], keys codec.Codec[K], values codec.Codec[V], partitions int, now func() time.Time) encoder[K, V] {
-	return encoder[K, V]{topic: t, keys: keys, values: values, absence: absenceOf[K](), n: partitions, byKey: t.ByKey(), now: now}
+func newEncoder[K, V any](t Topic[K, V], keys codec.Codec[K], values codec.Codec[V], now func() time.Time) encoder[K, V] {
+	return encoder[K, V]{topic: t, keys: keys, values: values, absence: absenceOf[K](), byKey: t.ByKey(), now: now}
 }
 
 // batchOverhead is what a batch of one record takes beside the record, at the most.
@@ -33,8 +32,8 @@ type scratch struct{ key, value []byte }
 // maxScratchBytes is the capacity above which scratch is left to the collector.
 const maxScratchBytes = 1 << 20
 
-// encode encodes r into s, which the result refers to.
-func (c *encoder[K, V]) encode(s *scratch, r *Record[K, V]) (entry, error) {
+// encode encodes r, for one of n partitions, into s, which the result refers to.
+func (c *encoder[K, V]) encode(s *scratch, r *Record[K, V], n int) (entry, error) {
 	e := entry{headers: r.Headers, partition: anyPartition}
 	if !r.NotBefore.IsZero() || !r.Expires.IsZero() {
 		if !timed(c.topic.spec) {
@@ -65,11 +64,11 @@ func (c *encoder[K, V]) encode(s *scratch, r *Record[K, V]) (entry, error) {
 	case e.key == nil && by != nil:
 		return e, fmt.Errorf("%w: the PartitionBy function of topic %q needs one", ErrNoKey, c.topic.name)
 	case by != nil:
-		if e.partition = by(r.Key, c.n); e.partition < 0 || e.partition >= c.n {
-			return e, fmt.Errorf("topic %q: PartitionBy chose partition %d of %d", c.topic.name, e.partition, c.n)
+		if e.partition = by(r.Key, n); e.partition < 0 || e.partition >= n {
+			return e, fmt.Errorf("topic %q: PartitionBy chose partition %d of %d", c.topic.name, e.partition, n)
 		}
 	case e.key != nil:
-		e.partition = c.byKey(e.key, c.n)
+		e.partition = c.byKey(e.key, n)
 	}
 	switch {
 	case c.topic.eventTime != nil && !r.Deleted:

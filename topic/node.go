@@ -14,6 +14,13 @@ type Node interface {
 	// creates the topic with spec where it does not exist.
 	Open(topic string, spec log.TopicSpec) ([]*log.Partition, error)
 
+	// Partition returns a partition that exists.
+	Partition(tp TopicPartition) (*log.Partition, error)
+
+	// TopicsChanged returns a channel that is closed when there are other topics, or
+	// more partitions.
+	TopicsChanged() <-chan struct{}
+
 	// AcquireProducer returns a producer id nobody had before.
 	AcquireProducer(ctx context.Context) (log.ProducerID, error)
 

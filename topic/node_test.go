@@ -34,6 +34,10 @@ func (n *node) Open(name string, spec log.TopicSpec) ([]*log.Partition, error) {
 	return partitions, nil
 }
 
+func (n *node) Partition(tp log.TopicPartition) (*log.Partition, error) { return n.log.Partition(tp) }
+
+func (n *node) TopicsChanged() <-chan struct{} { return n.log.TopicsChanged() }
+
 func (n *node) AcquireProducer(ctx context.Context) (log.ProducerID, error) {
 	return log.ProducerID(n.next.Add(1)), ctx.Err()
 }

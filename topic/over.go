@@ -28,6 +28,10 @@ func (o overLog) Open(topic string, _ log.TopicSpec) (partitions []*log.Partitio
 	return partitions, nil
 }
 
+func (o overLog) Partition(tp TopicPartition) (*log.Partition, error) { return o.log.Partition(tp) }
+
+func (o overLog) TopicsChanged() <-chan struct{} { return o.log.TopicsChanged() }
+
 func (overLog) AcquireProducer(context.Context) (log.ProducerID, error) {
 	return log.NoProducer, log.ErrReadOnly
 }

@@ -13,6 +13,9 @@ import (
 // Producer writes records of one topic. Its methods may be called concurrently;
 // records that one goroutine sends to one partition keep the order of its calls.
 //
+// Partitions that are added to the topic are used from the next record on; a key may then
+// belong to another one than before.
+//
 // Producers are idempotent: no record is stored twice. An error means that the
 // record is not in the log, unless it matches ErrUnknown.
 type Producer[K, V any] struct {
@@ -56,13 +59,15 @@ func NewProducer[K, V any](ctx context.Context, n Node, t Topic[K, V], o Produce
 		return nil, fmt.Errorf("topic: acquire a producer id for %q: %w", t.name, err)
 	}
 	p := newProducer(n, t, keys, values, id, partitions, o)
+	p.sender.growth = growth{n, t.name}
+	p.sender.grow() // from now on it hears of more
 	p.sender.compressor = compressor
 	if largest -= batchOverhead; largest < p.sender.limit.bytes {
 		p.sender.limit = sizeLimit{largest, "the log's MaxBatchBytes"}
 	}
 	p.sender.maxRecord = first.MaxRecordBytes
 	if o.Name != "" {
-		p.sender.resume()
+		p.sender.resume(p.sender.partitions())
 	}
 	return p, nil
 }
@@ -79,7 +84,7 @@ func acquire(ctx context.Context, n Node, topic, name string) (log.ProducerID, e
 // newProducer returns a producer with resolved options.
 func newProducer[K, V any, P appender](n Node, t Topic[K, V], keys codec.Codec[K], values codec.Codec[V], id log.ProducerID, partitions []P, o ProducerOptions) *Producer[K, V] {
 	return &Producer[K, V]{
-		encoder: newEncoder(t, keys, values, len(partitions), o.Now),
+		encoder: newEncoder(t, keys, values, o.Now),
 		node:    n,
 		id:      id,
 		sender:  newSender(t.name, id, partitions, o),
@@ -163,7 +168,7 @@ func (p *Producer[K, V]) put(ctx context.Context, r *Record[K, V], w want) (tick
 	}
 	s := p.scratch.Get().(*scratch)
 	defer p.recycle(s)
-	e, err := p.encode(s, r)
+	e, err := p.encode(s, r, len(p.sender.partitions()))
 	if err != nil {
 		return ticket{}, err
 	}

@@ -590,7 +590,7 @@ func TestUnusablePartitionFailsTheQueue(t *testing.T) {
 func TestSequenceWrapsAround(t *testing.T) {
 	p, parts := fake(t, orders, 1, ProducerOptions{Linger: time.Hour})
 	parts[0].next = math.MaxInt32 - 1
-	p.sender.queues[0].sequence = math.MaxInt32 - 1
+	p.sender.known()[0].sequence = math.MaxInt32 - 1
 	for range 3 {
 		for range 5 {
 			require.NoError(t, p.Queue(t.Context(), "k", "v"))
@@ -632,7 +632,7 @@ func TestCloseReportsTheNode(t *testing.T) {
 func TestQueueAllocatesNothing(t *testing.T) {
 	p, parts := fake(t, orders, 4, ProducerOptions{BatchBytes: 4096})
 	sink := discard{name: parts[0].name}
-	for _, q := range p.sender.queues {
+	for _, q := range p.sender.known() {
 		q.partition = sink
 	}
 	value := strings.Repeat("v", 100)

@@ -25,6 +25,8 @@ import (
 // released or ran out of time comes again when it is due, before records that were
 // never delivered. With several consumers they are worked on at the same time.
 //
+// Partitions that are added to the topic are served from their beginning.
+//
 // Only committed records are delivered. Offsets that retention or compaction removed
 // are passed over and counted in Status.
 //

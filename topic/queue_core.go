@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/thalweg/thalweg/internal/queue"
 	"github.com/thalweg/thalweg/log"
@@ -19,7 +20,7 @@ type queueCore struct {
 	topic   string
 	opts    QueueOptions // resolved
 	rules   queue.Rules
-	parts   []*queuePartition
+	timed   timing
 	handles int // guarded by Queues.mu
 
 	cancel context.CancelFunc // ends the goroutines counted by wg
@@ -28,6 +29,7 @@ type queueCore struct {
 	// mu guards the fields below; a leaf. One of waiting and ready is empty, apart
 	// from partitions that were just woken.
 	mu      sync.Mutex
+	parts   []*queuePartition // by number; more come with those of the topic
 	waiting []*receiver       // the longest waiting first
 	ready   []*queuePartition // that have a record for whoever comes
 	closed  bool
@@ -154,7 +156,7 @@ func (c *queueCore) now() int64 { return c.queues.opts.Now().UnixMilli() }
 // status asks the partitions.
 func (c *queueCore) status(ctx context.Context) (QueueStatus, error) {
 	s := QueueStatus{Name: c.name, Topic: c.topic}
-	for _, p := range c.parts {
+	for _, p := range c.partitions() {
 		var ps QueuePartitionStatus
 		if err := p.answer(ctx, answer{kind: answerStatus, status: &ps}); err != nil {
 			return QueueStatus{}, err
@@ -166,13 +168,13 @@ func (c *queueCore) status(ctx context.Context) (QueueStatus, error) {
 
 // openQueue opens the state of a queue and starts its partitions.
 func openQueue(qs *Queues, name, topicName string, o QueueOptions, records, states []*log.Partition, timed timing) (*queueCore, error) {
-	c := &queueCore{queues: qs, name: name, topic: topicName, opts: o, rules: o.rules()}
+	c := &queueCore{queues: qs, name: name, topic: topicName, opts: o, rules: o.rules(), timed: timed}
 	for i := range records {
 		from := o.From
 		if i > 0 && c.parts[0].existed {
 			from = Start() // the partition was added to the topic: nothing of it is to be lost
 		}
-		p, err := openQueuePartition(c, records[i], states[i], timed, from)
+		p, err := openQueuePartition(c, records[i], states[i], from)
 		if err != nil {
 			for _, p := range c.parts {
 				p.release()
@@ -186,7 +188,61 @@ func openQueue(qs *Queues, name, topicName string, o QueueOptions, records, stat
 	for _, p := range c.parts {
 		c.wg.Go(func() { p.run(ctx) }) // close ends it and waits for it
 	}
+	c.wg.Go(func() { c.follow(ctx) }) // likewise
 	return c, nil
+}
+
+// partitions returns those that are served now.
+func (c *queueCore) partitions() []*queuePartition {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.parts)
+}
+
+// growRetry is how long a partition waits that could not be taken up.
+const growRetry = time.Second
+
+// follow takes up the partitions that are added to the topic.
+func (c *queueCore) follow(ctx context.Context) {
+	for {
+		changed, err := c.grow(ctx)
+		var again <-chan time.Time
+		if err != nil {
+			c.logger().Error("topic: new partitions cannot be served; it is tried again", "error", err)
+			again = time.After(growRetry)
+		}
+		select {
+		case <-changed:
+		case <-again:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// grow begins to serve the partitions that the topic has gained, from their beginning.
+// The channel is closed when there may be more.
+func (c *queueCore) grow(ctx context.Context) (changed <-chan struct{}, err error) {
+	have := len(c.partitions())
+	records, changed := growth{c.queues.node, c.topic}.next(have)
+	if len(records) == 0 {
+		return changed, nil
+	}
+	states, err := c.queues.states(c.name, have+len(records), c.queues.specOf(c.topic))
+	if err != nil {
+		return changed, err
+	}
+	for i := range records {
+		p, err := openQueuePartition(c, records[i], states[have+i], Start())
+		if err != nil {
+			return changed, err
+		}
+		c.mu.Lock()
+		c.parts = append(c.parts, p)
+		c.mu.Unlock()
+		c.wg.Go(func() { p.run(ctx) }) // close ends it and waits for it
+	}
+	return changed, nil
 }
 
 // close ends the queue. Who receives or waits for an answer gets ErrQueueClosed.

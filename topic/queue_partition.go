@@ -81,12 +81,12 @@ const (
 )
 
 // openQueuePartition folds the journal. A queue that is new begins where its options say.
-func openQueuePartition(c *queueCore, records, states *log.Partition, timed timing, from Position) (*queuePartition, error) {
+func openQueuePartition(c *queueCore, records, states *log.Partition, from Position) (*queuePartition, error) {
 	p := &queuePartition{
 		core:    c,
 		number:  int(records.Name().Partition),
 		records: records,
-		timed:   timed,
+		timed:   c.timed,
 		journal: queueJournal{partition: states, topic: c.topic, least: c.queues.opts.SnapshotBytes},
 		wake:    make(chan struct{}, 1),
 	}

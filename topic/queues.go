@@ -142,17 +142,14 @@ func (qs *Queues) start(topic string, spec log.TopicSpec, timed timing, name str
 
 // states opens the topic with the state of a queue over n partitions.
 func (qs *Queues) states(name string, n int, records log.TopicSpec) ([]*log.Partition, error) {
-	spec := log.TopicSpec{Partitions: n, Sync: records.Sync, SegmentBytes: qs.opts.SegmentBytes}
-	for topic, has := range qs.node.Topics() {
-		if topic != queuePrefix+name {
-			continue
-		}
-		spec = has
-		if spec.Partitions = max(has.Partitions, n); spec.Partitions > has.Partitions || has.Sync != records.Sync {
-			spec.Sync = records.Sync // the topic was altered
-			if err := qs.node.AlterTopic(topic, spec); err != nil {
-				return nil, fmt.Errorf("topic: open the state of queue %q: %w", name, err)
-			}
+	spec := qs.specOf(queuePrefix + name)
+	switch has := spec; {
+	case has.Partitions == 0:
+		spec = log.TopicSpec{Partitions: n, Sync: records.Sync, SegmentBytes: qs.opts.SegmentBytes}
+	case has.Partitions < n || has.Sync != records.Sync: // the topic was altered
+		spec.Partitions, spec.Sync = max(has.Partitions, n), records.Sync
+		if err := qs.node.AlterTopic(queuePrefix+name, spec); err != nil {
+			return nil, fmt.Errorf("topic: open the state of queue %q: %w", name, err)
 		}
 	}
 	states, err := qs.node.Open(queuePrefix+name, spec)
@@ -160,6 +157,16 @@ func (qs *Queues) states(name string, n int, records log.TopicSpec) ([]*log.Part
 		return nil, fmt.Errorf("topic: open the state of queue %q: %w", name, err)
 	}
 	return states, nil
+}
+
+// specOf returns the settings of a topic, which has no partitions where it does not exist.
+func (qs *Queues) specOf(topic string) (spec log.TopicSpec) {
+	for name, has := range qs.node.Topics() {
+		if name == topic {
+			spec = has
+		}
+	}
+	return spec
 }
 
 // leave closes core with its last handle.
@@ -264,12 +271,11 @@ func (qs *Queues) existing(name string) ([]*log.Partition, error) {
 }
 
 func (qs *Queues) openExisting(topic string) ([]*log.Partition, error) {
-	for name, spec := range qs.node.Topics() {
-		if name == topic {
-			return qs.node.Open(name, spec)
-		}
+	spec := qs.specOf(topic)
+	if spec.Partitions == 0 {
+		return nil, fmt.Errorf("%w: %q", log.ErrUnknownTopic, topic)
 	}
-	return nil, fmt.Errorf("%w: %q", log.ErrUnknownTopic, topic)
+	return qs.node.Open(topic, spec)
 }
 
 // Delete removes a queue with its state; the records of its topic stay. One that is

@@ -18,6 +18,8 @@ import (
 // it waits for more, until ctx ends; the last step then yields ctx's error, as
 // it yields any other. Use ReadToEnd to stop where the log ends.
 //
+// Partitions that are added to the topic meanwhile are read from their beginning.
+//
 // Records of one partition come in order, and partitions take turns batch by
 // batch. The iterator resolves from, and opens the topic, whenever ranging over
 // it begins. It holds no lock while the loop body runs, and pins the segment
@@ -66,6 +68,9 @@ func read[K, V any](ctx context.Context, n Node, t Topic[K, V], from Position, s
 			return
 		}
 		defer cursors.close()
+		if sc.follow && sc.partition == allPartitions {
+			cursors.grow(growth{n, t.name})
+		}
 		for {
 			batch, partition, err := cursors.next(ctx)
 			if err == io.EOF {

@@ -35,6 +35,9 @@ func (p *Producer[K, V]) Written(partition int) (int64, error) {
 // the last five batches can be repeated; earlier ones, and a number that leaves a gap,
 // are log.ErrOutOfOrder, and then nothing has changed.
 //
+// A record is repeated in its partition alone: where partitions were added since, its
+// key may belong to another one, and it is stored there.
+//
 // Repeat first waits for what is queued for the partition. Nothing else may be sent
 // to it meanwhile.
 func (p *Producer[K, V]) Repeat(ctx context.Context, partition int, from int64) error {
@@ -53,10 +56,11 @@ func (p *Producer[K, V]) Repeat(ctx context.Context, partition int, from int64) 
 }
 
 func (p *Producer[K, V]) queue(partition int) (*partitionQueue, error) {
-	if partition < 0 || partition >= p.n {
-		return nil, fmt.Errorf("topic %q has %d partitions, there is no partition %d", p.topic.name, p.n, partition)
+	queues := p.sender.partitions()
+	if partition < 0 || partition >= len(queues) {
+		return nil, fmt.Errorf("topic %q has %d partitions, there is no partition %d", p.topic.name, len(queues), partition)
 	}
-	return p.sender.queues[partition], nil
+	return queues[partition], nil
 }
 
 // repeat makes the records added from now on repeat those from a number on.

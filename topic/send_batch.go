@@ -78,7 +78,7 @@ func (p *Pending) Wait(ctx context.Context) (partition int, offset int64, err er
 	case <-p.ticket.outcome.done: // also when ctx has ended
 		ctx = context.WithoutCancel(ctx)
 	default:
-		p.sender.queues[p.ticket.partition].hurry()
+		p.sender.known()[p.ticket.partition].hurry()
 	}
 	return p.sender.await(ctx, p.ticket)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +22,8 @@ type sender struct {
 	id     log.ProducerID
 	opts   ProducerOptions
 	limit  sizeLimit // of a record, as entry.maxSize counts
-	queues []*partitionQueue
+	growth growth    // of the topic, unless its node is nil
+	layout atomic.Pointer[layout]
 
 	// maxRecord is the topic's limit of a record, as entry.payload counts; 0 is none.
 	maxRecord  func() int64
@@ -36,6 +38,9 @@ type sender struct {
 	sticky atomic.Uint64
 
 	writers sync.WaitGroup // the goroutines of queues
+
+	growing sync.Mutex // held while queues are added; taken before mu
+	closed  bool       // none is added any more; guarded by growing
 
 	mu      sync.Mutex // guards the fields below; a leaf
 	free    []*pendingBatch
@@ -56,13 +61,54 @@ func newSender[P appender](topic string, id log.ProducerID, partitions []P, o Pr
 		s.limit = sizeLimit{maxRecordBytes, "the format"}
 	}
 	s.maxRecord = func() int64 { return 0 }
+	l := &layout{}
 	for _, p := range partitions {
-		s.queues = append(s.queues, newPartitionQueue(s, p))
+		l.queues = append(l.queues, newPartitionQueue(s, p))
 	}
+	s.layout.Store(l)
 	// Producers start at different partitions, or many short-lived ones would
 	// fill the first alone.
 	s.sticky.Store(packSticky(int(uint64(id)%uint64(len(partitions))), 0))
 	return s
+}
+
+// layout is the queues of a sender. It is never changed: one with more of them takes
+// its place.
+type layout struct {
+	queues  []*partitionQueue // by partition
+	changed <-chan struct{}   // closed when there may be more
+}
+
+// known returns the queues there are.
+func (s *sender) known() []*partitionQueue { return s.layout.Load().queues }
+
+// partitions returns a queue for each partition that the topic has now.
+func (s *sender) partitions() []*partitionQueue {
+	if l := s.layout.Load(); !isClosed(l.changed) {
+		return l.queues
+	}
+	return s.grow()
+}
+
+// grow adds queues for the partitions that were added to the topic.
+func (s *sender) grow() []*partitionQueue {
+	s.growing.Lock()
+	defer s.growing.Unlock()
+	queues := s.known()
+	if s.closed {
+		return queues
+	}
+	more, changed := s.growth.next(len(queues))
+	var added []*partitionQueue
+	for _, p := range more {
+		added = append(added, newPartitionQueue(s, p))
+	}
+	if s.opts.Name != "" {
+		s.resume(added)
+	}
+	queues = append(slices.Clip(queues), added...)
+	s.layout.Store(&layout{queues, changed})
+	return queues
 }
 
 // sizeLimit is a number of bytes and what sets it.
@@ -74,9 +120,9 @@ type sizeLimit struct {
 // maxRecordBytes keeps a record far enough below the 1 GiB its format can say.
 const maxRecordBytes = 1<<30 - 1<<10
 
-// resume makes the queues go on where the log says that the producer stopped.
-func (s *sender) resume() {
-	for _, q := range s.queues {
+// resume makes queues go on where the log says that the producer stopped.
+func (s *sender) resume(queues []*partitionQueue) {
+	for _, q := range queues {
 		if state, ok := q.partition.ProducerState(s.id); ok {
 			q.sequence = state.Next
 		}
@@ -89,20 +135,21 @@ func (s *sender) put(ctx context.Context, e *entry, w want) (ticket, error) {
 		return ticket{}, err
 	}
 	if e.partition != anyPartition {
-		return s.queues[e.partition].add(ctx, e, w, anySerial)
+		return s.known()[e.partition].add(ctx, e, w, anySerial)
 	}
 	for {
 		sticky := s.sticky.Load()
+		queues := s.known() // after sticky, whose partition is one of them
 		partition, serial := unpackSticky(sticky)
-		t, err := s.queues[partition].add(ctx, e, w, int64(serial))
+		t, err := queues[partition].add(ctx, e, w, int64(serial))
 		if _, ok := errors.AsType[*queueError](err); ok {
-			return s.putElsewhere(ctx, e, w, partition, err)
+			return s.putElsewhere(ctx, queues, e, w, partition, err)
 		}
 		if err != errBatchClosed {
 			return t, err
 		}
-		next := (partition + 1) % len(s.queues)
-		s.sticky.CompareAndSwap(sticky, packSticky(next, s.queues[next].present()))
+		next := (partition + 1) % len(queues)
+		s.sticky.CompareAndSwap(sticky, packSticky(next, queues[next].present()))
 	}
 }
 
@@ -125,14 +172,14 @@ func (l sizeLimit) check(topic string, e *entry, maxRecord int64) error {
 
 // putElsewhere adds a record without key, which the queue of partition refused
 // with err for good, to the first queue after it that still takes records.
-func (s *sender) putElsewhere(ctx context.Context, e *entry, w want, partition int, err error) (ticket, error) {
-	for i := 1; i < len(s.queues); i++ {
-		next := (partition + i) % len(s.queues)
-		t, nextErr := s.queues[next].add(ctx, e, w, anySerial)
+func (s *sender) putElsewhere(ctx context.Context, queues []*partitionQueue, e *entry, w want, partition int, err error) (ticket, error) {
+	for i := 1; i < len(queues); i++ {
+		next := (partition + i) % len(queues)
+		t, nextErr := queues[next].add(ctx, e, w, anySerial)
 		if _, ok := errors.AsType[*queueError](nextErr); ok {
 			continue
 		}
-		s.sticky.Store(packSticky(next, s.queues[next].present()))
+		s.sticky.Store(packSticky(next, queues[next].present()))
 		return t, nextErr
 	}
 	return ticket{}, err
@@ -228,7 +275,7 @@ func (s *sender) await(ctx context.Context, t ticket) (partition int, offset int
 
 // hurry ends the lingering of all open batches.
 func (s *sender) hurry() {
-	for _, q := range s.queues {
+	for _, q := range s.known() {
 		q.hurry()
 	}
 }
@@ -236,7 +283,7 @@ func (s *sender) hurry() {
 // flush waits until every record added before the call is written or has failed.
 func (s *sender) flush(ctx context.Context) error {
 	var pending []*outcome
-	for _, q := range s.queues {
+	for _, q := range s.known() {
 		if o := q.last(); o != nil {
 			pending = append(pending, o)
 		}
@@ -253,7 +300,10 @@ func (s *sender) flush(ctx context.Context) error {
 
 // close lets the queues write what they hold and waits until they have.
 func (s *sender) close() {
-	for _, q := range s.queues {
+	s.growing.Lock()
+	s.closed = true
+	s.growing.Unlock()
+	for _, q := range s.known() {
 		q.close()
 	}
 	s.writers.Wait()

@@ -45,11 +45,15 @@ func (tx *Tx) SendRecord[K, V any](t Topic[K, V], r Record[K, V]) error {
 		return tx.fail(err)
 	}
 	var s scratch
-	e, err := target.encode(&s, &r) // the user's code runs without a lock
+	partitions, err := target.now()
 	if err != nil {
 		return tx.fail(err)
 	}
-	part := target.place(&e)
+	e, err := target.encode(&s, &r, len(partitions)) // the user's code runs without a lock
+	if err != nil {
+		return tx.fail(err)
+	}
+	part := target.place(&e, partitions)
 	limit := sizeLimit{part.MaxBatchBytes() - batchOverhead, "the log's MaxBatchBytes"}
 	if err := limit.check(t.name, &e, part.MaxRecordBytes()); err != nil {
 		return tx.fail(err)

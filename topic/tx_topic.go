@@ -10,8 +10,33 @@ import (
 // txTopic is a topic that transactions write to.
 type txTopic[K, V any] struct {
 	encoder[K, V]
+	growth growth
+	layout atomic.Pointer[txLayout]
+	turn   atomic.Uint32 // of the partition for records without key
+}
+
+// txLayout is the partitions of a txTopic. It is never changed: one with more of them
+// takes its place.
+type txLayout struct {
 	partitions []*log.Partition
-	turn       atomic.Uint32 // of the partition for records without key
+	changed    <-chan struct{} // closed when there may be more
+}
+
+// now returns the partitions that the topic has now. One that was deleted is made again.
+func (t *txTopic[K, V]) now() ([]*log.Partition, error) {
+	if l := t.layout.Load(); !isClosed(l.changed) {
+		return l.partitions, nil
+	}
+	partitions, changed := t.growth.next(0)
+	if len(partitions) == 0 {
+		var err error
+		if partitions, err = open(t.growth.node, t.topic); err != nil {
+			return nil, fmt.Errorf("topic: open %q: %w", t.topic.name, err)
+		}
+	}
+	// One stored over a later look has a closed channel, so that there is another.
+	t.layout.Store(&txLayout{partitions, changed})
+	return partitions, nil
 }
 
 // maxTxTopics bounds the topics a TxProducer remembers: a program that declares them
@@ -33,11 +58,13 @@ func txTopicOf[K, V any](p *TxProducer, t Topic[K, V]) (*txTopic[K, V], error) {
 	if err != nil {
 		return nil, err
 	}
+	changed := p.node.TopicsChanged() // before the look, so that nothing is missed
 	partitions, err := open(p.node, t)
 	if err != nil {
 		return nil, fmt.Errorf("topic: open %q: %w", t.name, err)
 	}
-	opened := &txTopic[K, V]{encoder: newEncoder(t, keys, values, len(partitions), p.now), partitions: partitions}
+	opened := &txTopic[K, V]{encoder: newEncoder(t, keys, values, p.now), growth: growth{p.node, t.name}}
+	opened.layout.Store(&txLayout{partitions: partitions, changed: changed})
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.topics) >= maxTxTopics {
@@ -50,10 +77,10 @@ func txTopicOf[K, V any](p *TxProducer, t Topic[K, V]) (*txTopic[K, V], error) {
 // stickyRecords is how many records without key go to one partition before the next.
 const stickyRecords = 256
 
-// place returns the partition of e.
-func (t *txTopic[K, V]) place(e *entry) *log.Partition {
+// place returns which of partitions e goes to.
+func (t *txTopic[K, V]) place(e *entry, partitions []*log.Partition) *log.Partition {
 	if e.partition == anyPartition {
-		e.partition = int(t.turn.Add(1)/stickyRecords) % len(t.partitions)
+		e.partition = int(t.turn.Add(1)/stickyRecords) % len(partitions)
 	}
-	return t.partitions[e.partition]
+	return partitions[e.partition]
 }

@@ -70,7 +70,19 @@ type Group struct {
 	Members     map[MemberID]Member
 	Target      map[Partition]MemberID
 	Owners      map[Partition]Owner
-	Positions   map[Partition]Position
+	Positions   map[Partition]Position // of all partitions a target ever had; see Position
+}
+
+// noPosition is the offset of a partition that the group knows and has no position in.
+const noPosition = -1
+
+// Position returns the group's position in a partition, if it has one.
+func (g *Group) Position(p Partition) (at Position, ok bool) {
+	at, ok = g.Positions[p]
+	if !ok || at.Offset == noPosition {
+		return Position{}, false
+	}
+	return at, true
 }
 
 func newGroup(now int64) *Group {

@@ -255,7 +255,8 @@ func (w *world) poll(a *actor) error {
 		w.holders[grant] = a.id
 		w.grants[grant.Partition]++
 		a.held[grant.Partition] = grant.Epoch
-		a.next[grant.Partition] = g.Positions[grant.Partition].Offset
+		from, _ := g.Position(grant.Partition)
+		a.next[grant.Partition] = from.Offset
 	}
 	// Read some and then commit, or not yet.
 	for _, p := range slices.SortedFunc(maps.Keys(a.held), Partition.Compare) {

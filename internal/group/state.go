@@ -217,6 +217,7 @@ func (s *State) setTarget(c SetTarget) Result {
 			return Result{Err: fmt.Errorf("%w: %016x of group %q, which a target gives %s-%d", ErrNotMember, uint64(m), c.Group, p.Topic, p.Number)}
 		}
 	}
+	g.meet(c.Target)
 	g.Epoch++
 	g.TargetEpoch = g.Epoch
 	g.Target = maps.Clone(c.Target)
@@ -225,6 +226,26 @@ func (s *State) setTarget(c SetTarget) Result {
 	}
 	g.settle(s.rules)
 	return Result{Changed: true}
+}
+
+// meet remembers the partitions of a target. Those that were added to a topic which the
+// group knew already get a position at their beginning: nothing of them was there when
+// the group began. The others get none before somebody commits one.
+func (g *Group) meet(target map[Partition]MemberID) {
+	highest := map[string]int32{} // that the group knows, by topic
+	for p := range g.Positions {
+		highest[p.Topic] = max(highest[p.Topic], p.Number)
+	}
+	for p := range target {
+		if _, known := g.Positions[p]; known {
+			continue
+		}
+		if last, known := highest[p.Topic]; known && p.Number > last {
+			g.Positions[p] = Position{LeaderEpoch: -1}
+		} else {
+			g.Positions[p] = Position{Offset: noPosition, LeaderEpoch: -1}
+		}
+	}
 }
 
 func (s *State) release(c Release) Result {

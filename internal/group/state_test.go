@@ -104,6 +104,42 @@ func TestStaticMembersComeBack(t *testing.T) {
 	require.ErrorIs(t, s.Apply(1, Away{Group: "g", Member: 9}).Err, ErrNotMember)
 }
 
+// A partition that is added to a topic is read from its beginning, whoever has left
+// meanwhile; those that were there from the start have no position before one is
+// committed.
+func TestPositionsOfAddedPartitions(t *testing.T) {
+	s := NewState()
+	known := func(n int32) bool {
+		from, ok := s.Groups["g"].Position(at(n))
+		require.Zero(t, from.Offset)
+		return ok
+	}
+	target := func(m MemberID, count int32) {
+		all := map[Partition]MemberID{}
+		for i := range count {
+			all[at(i)] = m
+		}
+		steps(t, s, SetTarget{Group: "g", Epoch: s.Groups["g"].Epoch, Target: all})
+	}
+	steps(t, s, Join{Group: "g", Member: 1})
+	target(1, 2)
+	require.False(t, known(0) || known(1))
+	steps(t, s, Leave{Group: "g", Member: 1}, Join{Group: "g", Member: 2})
+	target(2, 2)
+	require.False(t, known(0) || known(1), "nobody has begun to read")
+	target(2, 4)
+	require.False(t, known(0) || known(1))
+	require.True(t, known(2) && known(3))
+	steps(t, s, Leave{Group: "g", Member: 2}, Join{Group: "g", Member: 3})
+	target(3, 5)
+	require.True(t, known(4), "added while nobody was there")
+	require.False(t, known(0))
+
+	steps(t, s, ForgetTopic{Topic: "t"})
+	target(3, 3)
+	require.False(t, known(2), "another topic of the name")
+}
+
 // A group without members is kept for the retention and can be changed and deleted
 // meanwhile; one with members can not.
 func TestIdleGroups(t *testing.T) {

@@ -25,6 +25,12 @@ func (n node) Open(name string, spec topic.Spec) ([]*topic.LogPartition, error) 
 	return all, nil
 }
 
+func (n node) Partition(tp topic.TopicPartition) (*topic.LogPartition, error) {
+	return n.plane.Log().Partition(tp)
+}
+
+func (n node) TopicsChanged() <-chan struct{} { return n.plane.Log().TopicsChanged() }
+
 func (n node) AcquireProducer(ctx context.Context) (topic.ProducerID, error) {
 	return n.plane.AcquireProducer(ctx)
 }
