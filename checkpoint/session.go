@@ -210,6 +210,20 @@ func (s *Session) RestoredChangelog(tp log.TopicPartition) (task TaskID, end log
 	return task, end, ok
 }
 
+// RestoredInput returns how far the restored checkpoint has read a partition in a task
+// that the job does not have any more; has tells which it has. Of several such tasks
+// the one that is behind counts.
+func (s *Session) RestoredInput(tp log.TopicPartition, has func(TaskID) bool) (next log.Position, ok bool) {
+	for task, r := range s.restored.checkpoint.reports {
+		for _, in := range r.Inputs {
+			if in.Partition == tp && !has(task) && (!ok || in.Next.Offset < next.Offset) {
+				next, ok = in.Next, true
+			}
+		}
+	}
+	return next, ok
+}
+
 // FellBack tells whether the restored checkpoint is older than one that had been
 // completed, because a power cut took what that one names. Then results since may be
 // committed a second time; from is the newest checkpoint known to be lost.

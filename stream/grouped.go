@@ -116,7 +116,7 @@ func (g *grouping[K, V]) mustShuffle() bool { return !g.ownKey || !colocated(g.s
 // colocated tells whether all records of a key that s gives are in one task.
 func colocated(s *step) bool {
 	switch {
-	case s.source != nil:
+	case s.source != nil, s.joint:
 		return true // a producer puts records of a key into one partition
 	case s.changeKey && !s.stateful(), len(s.inputs) > 1:
 		return false
@@ -126,8 +126,8 @@ func colocated(s *step) bool {
 	return colocated(s.inputs[0])
 }
 
-func (g *grouping[K, V]) newExchange(senders, receivers int) any {
-	return engine.NewExchange[V](senders, receivers, g.keepValue)
+func (g *grouping[K, V]) newExchange(senders, receivers int, inOrder bool) any {
+	return engine.NewExchange[V](engine.ExchangeOptions{Senders: senders, Receivers: receivers, KeepValue: g.keepValue, InOrder: inOrder})
 }
 
 // openStage opens the stage below the exchange for one shard.

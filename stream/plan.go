@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -10,64 +11,162 @@ import (
 )
 
 // stage is a part of the topology that runs as one task for each partition of its
-// source, or for each shard of the grouping it begins with.
+// sources, or for each shard of the groupings it begins with. It begins with one root,
+// or, where a step needs the records of several inputs together, with all those that
+// lead to it.
 type stage struct {
 	name   string
-	root   *step // a source, or a grouping that shuffles
+	roots  []*step // sources, and groupings that shuffle; in the order their records go at the same time
 	tasks  int
 	stores []*storeDecl
 	cuts   []*step // the groupings it sends to
 }
 
-// stages cuts the topology at its shuffles. A stage comes after those that feed it.
-func (app *Topology) stages() []*stage {
-	var all []*stage
-	names := make(map[string]int)
-	for _, s := range app.steps {
-		var name string
-		switch {
-		case s.source != nil:
-			name = "source-" + s.source.topic
-		case s.group != nil && s.group.mustShuffle():
-			name = s.name
-		default:
-			continue
+// inOrder tells whether the stage's tasks read their inputs by event time.
+func (st *stage) inOrder() bool { return len(st.roots) > 1 }
+
+// sources are the roots that are topics.
+func (st *stage) sources() (all []*step) {
+	for _, root := range st.roots {
+		if root.source != nil {
+			all = append(all, root)
 		}
-		if names[name]++; names[name] > 1 {
-			name = fmt.Sprintf("%s-%d", name, names[name])
-		}
-		st := &stage{name: name, root: s}
-		seen := make(map[*step]bool)
-		st.collect(s, seen)
-		all = append(all, st)
 	}
 	return all
 }
 
+// stages cuts the topology at its shuffles. A stage comes after those that feed it.
+func (app *Topology) stages() []*stage {
+	var all []*stage
+	of := make(map[*step]*stage) // by joint step
+	for _, s := range app.steps {
+		if s.source == nil && (s.group == nil || !s.group.mustShuffle()) {
+			continue
+		}
+		// The root's own stage takes in those it shares a joint step with.
+		st := &stage{roots: []*step{s}}
+		for _, joint := range jointSteps(s, make(map[*step]bool)) {
+			if other := of[joint]; other != nil && other != st {
+				st.roots = append(other.roots, st.roots...)
+				all = slices.DeleteFunc(all, func(x *stage) bool { return x == other })
+				for step, of1 := range of {
+					if of1 == other {
+						of[step] = st
+					}
+				}
+			}
+			of[joint] = st
+		}
+		all = append(all, st)
+	}
+	names := make(map[string]int)
+	for _, st := range all {
+		name, first := "", make(map[*step]bool)
+		seen := make(map[*step]bool)
+		for _, root := range st.roots {
+			st.collect(root, seen)
+		}
+		for joint, in := range of {
+			if in != st {
+				continue
+			}
+			if name == "" || joint.name < name {
+				name = joint.name
+			}
+			if joint.first != nil {
+				rootsOf(joint.first, first)
+			}
+		}
+		switch root := st.roots[0]; {
+		case len(st.roots) > 1:
+			name = "join-" + name
+		case root.source != nil:
+			name = "source-" + root.source.topic
+		default:
+			name = root.name
+		}
+		if names[name]++; names[name] > 1 {
+			name = fmt.Sprintf("%s-%d", name, names[name])
+		}
+		st.name = name
+		slices.SortStableFunc(st.roots, func(a, b *step) int {
+			return cmp.Or(cmp.Compare(rank(first[a]), rank(first[b])), cmp.Compare(a.id, b.id))
+		})
+	}
+	return all
+}
+
+func rank(first bool) int {
+	if first {
+		return 0
+	}
+	return 1
+}
+
+// jointSteps are the joint steps that root leads to within a stage.
+func jointSteps(root *step, seen map[*step]bool) (joint []*step) {
+	for _, out := range root.outputs {
+		if seen[out] || out.group != nil && out.group.mustShuffle() {
+			continue
+		}
+		seen[out] = true
+		if out.joint {
+			joint = append(joint, out)
+		}
+		joint = append(joint, jointSteps(out, seen)...)
+	}
+	return joint
+}
+
+// rootsOf adds the roots that lead to s to set.
+func rootsOf(s *step, set map[*step]bool) {
+	if s.source != nil || s.group != nil && s.group.mustShuffle() {
+		set[s] = true
+		return
+	}
+	for _, in := range s.inputs {
+		rootsOf(in, set)
+	}
+}
+
 // collect walks what belongs to the stage.
 func (st *stage) collect(s *step, seen map[*step]bool) {
+	if !seen[s] {
+		seen[s] = true
+		st.stores = append(st.stores, s.stores...)
+	}
 	for _, out := range s.outputs {
 		switch {
 		case seen[out]:
 		case out.group != nil && out.group.mustShuffle():
-			st.cuts = append(st.cuts, out)
+			if !slices.Contains(st.cuts, out) {
+				st.cuts = append(st.cuts, out)
+			}
 		default:
-			seen[out] = true
-			st.stores = append(st.stores, out.stores...)
 			st.collect(out, seen)
 		}
 	}
 }
 
-// size sets the number of tasks: the partitions of the source, or for a shuffle
+// size sets the number of tasks: the partitions of the sources, or for a shuffle
 // what its state has had since its first run, else as many as the widest stage that feeds it.
 func (r *run) size(stages []*stage) error {
 	for _, st := range stages {
-		if st.root.source != nil {
-			st.tasks = r.partitions(st.root.source.topic)
-		} else {
+		sources := st.sources()
+		for i, s := range sources {
+			n := r.partitions(s.source.topic)
+			if i == 0 {
+				st.tasks = n
+			}
+			if n != st.tasks {
+				return fmt.Errorf("stream: job %q: step %q puts topic %q with %d partitions and topic %q with %d together by key, "+
+					"and the records of a key would be in different partitions: give both the same number, or call Repartition(%d) on one",
+					r.app.name, st.name, sources[0].source.topic, st.tasks, s.source.topic, n, min(n, st.tasks))
+			}
+		}
+		if len(sources) == 0 {
 			for _, from := range stages {
-				if slices.Contains(from.cuts, st.root) {
+				if slices.ContainsFunc(st.roots, func(root *step) bool { return slices.Contains(from.cuts, root) }) {
 					st.tasks = max(st.tasks, from.tasks)
 				}
 			}
@@ -76,7 +175,7 @@ func (r *run) size(stages []*stage) error {
 			kept, ok := r.env.Plane.Log().Spec(r.changelog(d))
 			switch {
 			case !ok:
-			case i == 0 && st.root.source == nil:
+			case i == 0 && len(sources) == 0:
 				st.tasks = kept.Partitions
 			case kept.Partitions != st.tasks:
 				return fmt.Errorf("stream: job %q: step %q (%s) has state in %d shards and would now run in %d tasks; "+
@@ -86,6 +185,15 @@ func (r *run) size(stages []*stage) error {
 		}
 	}
 	return nil
+}
+
+// leadsToOrder tells whether what is sent to root comes, at once or through other
+// shuffles, to a task that reads its inputs in order.
+func leadsToOrder(root *step, stages []*stage) bool {
+	return slices.ContainsFunc(stages, func(st *stage) bool {
+		return slices.Contains(st.roots, root) && (st.inOrder() ||
+			slices.ContainsFunc(st.cuts, func(cut *step) bool { return leadsToOrder(cut, stages) }))
+	})
 }
 
 // run is a topology on its way to become a job on a node.
@@ -144,18 +252,20 @@ func newRun(app *Topology, env Env) (*run, error) {
 		}
 	}
 	for _, st := range r.stages {
-		if st.root.source != nil {
-			continue
-		}
-		senders := 0
-		r.first[st.root] = make(map[string]int)
-		for _, from := range r.stages {
-			if slices.Contains(from.cuts, st.root) {
-				r.first[st.root][from.name] = senders
-				senders += from.tasks
+		for _, root := range st.roots {
+			if root.source != nil {
+				continue
 			}
+			senders := 0
+			r.first[root] = make(map[string]int)
+			for _, from := range r.stages {
+				if slices.Contains(from.cuts, root) {
+					r.first[root][from.name] = senders
+					senders += from.tasks
+				}
+			}
+			r.exchanges[root] = root.group.newExchange(senders, st.tasks, leadsToOrder(root, r.stages))
 		}
-		r.exchanges[st.root] = st.root.group.newExchange(senders, st.tasks)
 	}
 	return r, nil
 }
@@ -165,14 +275,15 @@ func (r *run) tasks() ([]engine.TaskSpec, error) {
 	var specs []engine.TaskSpec
 	for _, st := range r.stages {
 		for shard := range st.tasks {
-			spec := engine.TaskSpec{ID: checkpoint.TaskID{Stage: st.name, Shard: shard}}
-			if src := st.root.source; src != nil {
+			spec := engine.TaskSpec{ID: checkpoint.TaskID{Stage: st.name, Shard: shard}, InOrder: st.inOrder()}
+			for _, s := range st.sources() {
+				src := s.source
 				p, err := r.env.Plane.Log().Partition(topic.TopicPartition{Topic: src.topic, Partition: topic.PartitionID(shard)})
 				if err != nil {
 					return nil, err
 				}
-				spec.Sources = []engine.SourceStart{{Partition: p, Committed: src.committed,
-					Resolve: func() (topic.LogOffset, error) { return r.app.startAt.ResolveFor(p, src.isolation()) }}}
+				spec.Sources = append(spec.Sources, engine.SourceStart{Partition: p, Committed: src.committed,
+					Resolve: func() (topic.LogOffset, error) { return r.app.startAt.ResolveFor(p, src.isolation()) }})
 			}
 			spec.Open = func(t *engine.Task) error { return r.openTask(t, st) }
 			specs = append(specs, spec)
@@ -181,19 +292,31 @@ func (r *run) tasks() ([]engine.TaskSpec, error) {
 	return specs, nil
 }
 
+// openTask opens the inputs of a task, each with what is behind it.
 func (r *run) openTask(t *engine.Task, st *stage) error {
 	o := &opening{task: t, run: r, opened: make(map[int]any), tables: make(map[int]any)}
-	if st.root.source == nil {
-		st.root.group.openStage(o, t.ID.Shard)
-		return o.err
+	read := make(map[string]int) // topics, since one may be read more than once
+	for _, root := range st.roots {
+		if root.source == nil {
+			root.group.openStage(o, t.ID.Shard)
+			continue
+		}
+		if err := r.openSource(o, root.source, read[root.source.topic]); err != nil {
+			return err
+		}
+		read[root.source.topic]++
 	}
-	src := st.root.source
-	p, err := r.env.Plane.Log().Partition(topic.TopicPartition{Topic: src.topic, Partition: topic.PartitionID(t.ID.Shard)})
+	return o.err
+}
+
+// openSource opens the task's partition of a topic, which it reads for the nth time.
+func (r *run) openSource(o *opening, src *source, nth int) error {
+	p, err := r.env.Plane.Log().Partition(topic.TopicPartition{Topic: src.topic, Partition: topic.PartitionID(o.task.ID.Shard)})
 	if err != nil {
 		return err
 	}
 	at := sourceStart{partition: p, stop: -1}
-	if at.start, err = t.StartOf(p); err != nil {
+	if at.start, err = o.task.StartOf(p, nth); err != nil {
 		return err
 	}
 	if r.app.stopAt != nil {
@@ -203,7 +326,7 @@ func (r *run) openTask(t *engine.Task, st *stage) error {
 	}
 	at.reader = p.Reader(at.start.Offset, src.isolation())
 	src.open(o, at)
-	return o.err
+	return nil
 }
 
 // stopOffset is where a bounded run ends in p.

@@ -25,6 +25,8 @@ type step struct {
 	table     bool           // gives a table, which may be looked at from outside
 	needsKey  bool           // reads the key it is given
 	changeKey bool           // gives another key to what follows
+	joint     bool           // needs the records of a key of all its inputs in one task
+	first     *step          // of a joint step: the input whose record goes first at the same time; may be nil
 
 	faults []string
 }
@@ -33,7 +35,7 @@ type step struct {
 type cut interface {
 	// mustShuffle tells whether records of one key may be in several tasks.
 	mustShuffle() bool
-	newExchange(senders, receivers int) any
+	newExchange(senders, receivers int, inOrder bool) any
 	openStage(o *opening, shard int)
 }
 

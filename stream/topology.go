@@ -65,8 +65,10 @@ func (app *Topology) Topics() (read, written []string) {
 // shuffle: each of their partitions has a shard of the state.
 func (app *Topology) ReadsIntoState() (topics []string) {
 	for _, st := range app.stages() {
-		if st.root.source != nil && len(st.stores) > 0 {
-			topics = append(topics, st.root.source.topic)
+		for _, s := range st.sources() {
+			if len(st.stores) > 0 {
+				topics = append(topics, s.source.topic)
+			}
 		}
 	}
 	return topics

@@ -21,14 +21,21 @@ const (
 // their key. Each pair of a sending and a receiving task has a lane of its own:
 // a queue with credits in which records, watermarks and barriers keep their order.
 type Exchange[V any] struct {
-	lanes     [][]*lane[V] // by sender, then receiver
-	keepValue bool
+	o     ExchangeOptions
+	lanes [][]*lane[V] // by sender, then receiver
 }
 
-// NewExchange makes the lanes between senders and receivers. Where keepValue is
-// false no receiver reads the values, and they are not copied.
-func NewExchange[V any](senders, receivers int, keepValue bool) *Exchange[V] {
-	x := &Exchange[V]{keepValue: keepValue, lanes: make([][]*lane[V], senders)}
+// ExchangeOptions describes an exchange.
+type ExchangeOptions struct {
+	Senders, Receivers int
+	KeepValue          bool // some receiver reads the values; else they are not copied
+	InOrder            bool // leads to a task that reads its inputs in order
+}
+
+// NewExchange makes the lanes between senders and receivers.
+func NewExchange[V any](o ExchangeOptions) *Exchange[V] {
+	senders, receivers := o.Senders, o.Receivers
+	x := &Exchange[V]{o: o, lanes: make([][]*lane[V], senders)}
 	for i := range x.lanes {
 		x.lanes[i] = make([]*lane[V], receivers)
 		for j := range x.lanes[i] {
@@ -47,11 +54,13 @@ type exchanged[V any] struct {
 	value   V
 }
 
-// mark is a watermark, or idleness, and its place: before the record at.
+// mark is a watermark, or idleness, and its place: before the record at. Or it says that
+// the sender is at rest: it has nothing more to send for now. That is behind the records.
 type mark struct {
 	at   int
 	w    int64
 	idle bool
+	rest bool
 }
 
 type laneBatch[V any] struct {
@@ -102,6 +111,12 @@ func (l *lane[V]) receive() *laneBatch[V] {
 	return b
 }
 
+func (l *lane[V]) empty() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.queue) == 0
+}
+
 func (l *lane[V]) giveBack(b *laneBatch[V]) {
 	b.reset()
 	l.mu.Lock()
@@ -117,19 +132,10 @@ func (l *lane[V]) giveBack(b *laneBatch[V]) {
 // credit; a stepped one goes over it, by what one step produces at the most.
 func (l *lane[V]) acquire(t *Task) *laneBatch[V] {
 	for {
-		l.mu.Lock()
-		if n := len(l.free); n > 0 {
-			b := l.free[n-1]
-			l.free = l.free[:n-1]
-			l.mu.Unlock()
+		if b := l.tryAcquire(t); b != nil {
 			return b
 		}
-		if l.made < laneCredits || t.stepped() {
-			l.made++
-			l.mu.Unlock()
-			return &laneBatch[V]{records: make([]exchanged[V], 0, batchRecords)}
-		}
-		l.mu.Unlock()
+		t.yieldLanes()
 		if !t.awaitCredit(l.credit) {
 			// The attempt is over: what is produced now goes nowhere.
 			return &laneBatch[V]{records: make([]exchanged[V], 0, batchRecords)}
@@ -137,12 +143,30 @@ func (l *lane[V]) acquire(t *Task) *laneBatch[V] {
 	}
 }
 
+// tryAcquire is acquire without waiting; nil when there is no credit.
+func (l *lane[V]) tryAcquire(t *Task) *laneBatch[V] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.free); n > 0 {
+		b := l.free[n-1]
+		l.free = l.free[:n-1]
+		return b
+	}
+	if l.made < laneCredits || t.stepped() {
+		l.made++
+		return &laneBatch[V]{records: make([]exchanged[V], 0, batchRecords)}
+	}
+	return nil
+}
+
 // Sender is a task's side of an exchange.
 type Sender[V any] struct {
 	t       *Task
+	inOrder bool
 	lanes   []*lane[V]
 	current []*laneBatch[V]
 	sent    []int64 // the watermark each lane has, or will have at its next flush
+	rest    []bool  // the last the lane was told is that the sender is at rest
 	w       int64
 	idle    bool // Idle was said and nothing since
 	keep    bool
@@ -150,9 +174,10 @@ type Sender[V any] struct {
 
 // OpenSender opens the exchange in task t, its i-th sender.
 func (x *Exchange[V]) OpenSender(t *Task, i int) *Sender[V] {
-	s := &Sender[V]{t: t, lanes: x.lanes[i], w: window.Unknown, keep: x.keepValue}
+	s := &Sender[V]{t: t, inOrder: x.o.InOrder, lanes: x.lanes[i], w: window.Unknown, keep: x.o.KeepValue}
 	s.current = make([]*laneBatch[V], len(s.lanes))
 	s.sent = make([]int64, len(s.lanes))
+	s.rest = make([]bool, len(s.lanes))
 	for j, l := range s.lanes {
 		l.sender = t
 		s.sent[j] = window.Unknown
@@ -172,6 +197,7 @@ func (s *Sender[V]) Send(m *Meta, key []byte, v *V) {
 	if s.sent[j] != s.w {
 		s.mark(j, b)
 	}
+	s.rest[j] = false
 	b.keys = append(b.keys, key...)
 	n := len(b.records)
 	b.records = b.records[:n+1]
@@ -198,6 +224,7 @@ func (s *Sender[V]) Idle() {
 			s.mark(j, b)
 		}
 		b.marks = append(b.marks, mark{at: len(b.records), idle: true})
+		s.rest[j] = false
 		s.sent[j] = window.Unknown // whatever comes next makes the lane active again
 		s.ship(j)
 	}
@@ -212,7 +239,13 @@ func (s *Sender[V]) batch(j int) *laneBatch[V] {
 
 func (s *Sender[V]) mark(j int, b *laneBatch[V]) {
 	b.marks = append(b.marks, mark{at: len(b.records), w: s.w})
-	s.sent[j] = s.w
+	s.sent[j], s.rest[j] = s.w, false
+}
+
+// markRest says behind what b holds that the sender is at rest.
+func (s *Sender[V]) markRest(j int, b *laneBatch[V]) {
+	b.marks = append(b.marks, mark{at: len(b.records), rest: true})
+	s.rest[j] = true
 }
 
 func (s *Sender[V]) ship(j int) {
@@ -220,11 +253,15 @@ func (s *Sender[V]) ship(j int) {
 	s.current[j] = nil
 }
 
-// flush sends what the lanes hold, watermarks included.
-func (s *Sender[V]) flush() (sent bool) {
+// flush sends what the lanes hold, watermarks included, and with rest that this is all
+// for now.
+func (s *Sender[V]) flush(rest bool) (sent bool) {
 	for j := range s.lanes {
 		if s.sent[j] != s.w && !s.idle {
 			s.mark(j, s.batch(j))
+		}
+		if rest && s.inOrder && !s.rest[j] {
+			s.markRest(j, s.batch(j))
 		}
 		if b := s.current[j]; b != nil && !b.empty() {
 			s.ship(j)
@@ -232,6 +269,30 @@ func (s *Sender[V]) flush() (sent bool) {
 		}
 	}
 	return sent
+}
+
+// yield sends what the lanes hold and says that nothing is to be waited for, on the
+// lanes that have credit. The others have enough to read.
+func (s *Sender[V]) yield() {
+	if !s.inOrder {
+		return
+	}
+	for j := range s.lanes {
+		if s.current[j] == nil {
+			if s.rest[j] {
+				continue
+			}
+			if s.current[j] = s.lanes[j].tryAcquire(s.t); s.current[j] == nil {
+				continue
+			}
+		}
+		b := s.current[j]
+		if s.sent[j] != s.w && !s.idle {
+			s.mark(j, b)
+		}
+		s.markRest(j, b)
+		s.ship(j)
+	}
 }
 
 // barrier sends what the lanes hold and barrier n behind it.
@@ -247,7 +308,8 @@ func (s *Sender[V]) barrier(n int64) {
 }
 
 type sender interface {
-	flush() (sent bool)
+	flush(rest bool) (sent bool)
+	yield()
 	barrier(n int64)
 }
 
@@ -255,8 +317,10 @@ type sender interface {
 type Receiver[V any] struct {
 	t     *Task
 	lanes []*lane[V]
-	first int // number of its first lane among the inputs of the task
-	next  int // the lane to look at first, so that none starves
+	first int           // number of its first lane among the inputs of the task
+	next  int           // the lane to look at first, so that none starves
+	rest  []bool        // by lane: its sender is at rest
+	heads []laneHead[V] // where the task reads in order
 	port  KeyedPort[V]
 	meta  Meta
 
@@ -265,7 +329,13 @@ type Receiver[V any] struct {
 
 // OpenReceiver opens the exchange in task t, its j-th receiver, in front of port.
 func (x *Exchange[V]) OpenReceiver(t *Task, j int, port KeyedPort[V]) {
-	r := &Receiver[V]{t: t, first: t.lanes, port: port}
+	r := &Receiver[V]{t: t, first: t.lanes, port: port, rest: make([]bool, len(x.lanes))}
+	if t.inOrder {
+		r.heads = make([]laneHead[V], len(x.lanes))
+		for i := range r.heads {
+			r.heads[i].w = window.Unknown
+		}
+	}
 	for i := range x.lanes {
 		l := x.lanes[i][j]
 		l.receiver = t
@@ -303,6 +373,7 @@ func (r *Receiver[V]) process(lane int, b *laneBatch[V]) {
 	t.meta, t.lane = m, lane
 	if len(b.records)+len(b.marks) > 0 {
 		t.moved()
+		r.rest[lane-r.first] = false
 	}
 	if r.port.Touch != nil {
 		r.hashes = r.hashes[:0]
@@ -314,7 +385,7 @@ func (r *Receiver[V]) process(lane int, b *laneBatch[V]) {
 	marks, key := b.marks, uint32(0)
 	for i := range b.records {
 		for len(marks) > 0 && marks[0].at == i {
-			t.mark(lane, marks[0])
+			r.mark(lane, marks[0])
 			marks = marks[1:]
 		}
 		rec := &b.records[i]
@@ -326,9 +397,103 @@ func (r *Receiver[V]) process(lane int, b *laneBatch[V]) {
 		}
 	}
 	for _, k := range marks {
-		t.mark(lane, k)
+		r.mark(lane, k)
 	}
 	t.counters.Records += int64(len(b.records))
+}
+
+// mark takes what the sender of a lane says about time, or that it is at rest.
+func (r *Receiver[V]) mark(lane int, k mark) {
+	if k.rest {
+		r.rest[lane-r.first] = true
+		return
+	}
+	if r.heads != nil && !k.idle {
+		r.heads[lane-r.first].w = k.w
+	}
+	r.t.mark(lane, k)
+}
+
+func (r *Receiver[V]) atRest() bool {
+	for i, l := range r.lanes {
+		if !r.rest[i] || !l.empty() || r.heads != nil && r.heads[i].batch != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// laneHead is how far a lane is that is read record by record.
+type laneHead[V any] struct {
+	batch *laneBatch[V] // nil when a new one has to be received
+	next  int           // record
+	mark  int           // next of its marks
+	key   uint32        // where the key of the record begins
+	w     int64         // watermark of the lane
+}
+
+func (r *Receiver[V]) width() int { return len(r.lanes) }
+
+func (r *Receiver[V]) head(i int) (time int64, kind headKind) {
+	h, lane := &r.heads[i], r.first+i
+	if r.t.aligner.Blocked(lane) {
+		return 0, headQuiet
+	}
+	for {
+		if h.batch == nil {
+			b := r.lanes[i].receive()
+			switch {
+			case b == nil && r.rest[i]:
+				return 0, headQuiet
+			case b == nil:
+				return h.w, headBound
+			}
+			h.batch, h.next, h.mark, h.key = b, 0, 0, 0
+			if len(b.records)+len(b.marks) > 0 {
+				r.t.moved()
+				r.rest[i] = false
+			}
+		}
+		b := h.batch
+		r.t.meta, r.t.lane = &r.meta, lane
+		for h.mark < len(b.marks) && b.marks[h.mark].at == h.next {
+			h.mark++
+			r.mark(lane, b.marks[h.mark-1])
+		}
+		if h.next < len(b.records) {
+			return b.records[h.next].time, headRecord
+		}
+		barrier := b.barrier
+		h.batch = nil
+		r.lanes[i].giveBack(b)
+		if barrier != 0 && r.t.err == nil {
+			r.t.barrierFrom(lane, barrier)
+			return 0, headAgain
+		}
+	}
+}
+
+func (r *Receiver[V]) take(i int, limit int64, n int) (taken int) {
+	t, h := r.t, &r.heads[i]
+	for taken < n {
+		time, kind := r.head(i)
+		if t.err != nil || kind != headRecord || time > limit {
+			break
+		}
+		b := h.batch
+		rec := &b.records[h.next]
+		t.meta, t.lane = &r.meta, r.first+i
+		r.meta.Time, r.meta.Offset = rec.time, rec.offset
+		key := b.keys[h.key:rec.keyEnd]
+		h.next, h.key = h.next+1, rec.keyEnd
+		r.port.Push(&r.meta, rec.hash, key, &rec.value)
+		taken++
+		t.counters.Records++
+		if t.err != nil {
+			break
+		}
+	}
+	return taken
 }
 
 // origin names the source partition that lane i of the receiver reads from.

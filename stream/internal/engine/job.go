@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,7 @@ const (
 type TaskSpec struct {
 	ID      checkpoint.TaskID
 	Sources []SourceStart // the partitions it reads; empty behind an exchange
+	InOrder bool          // it has several inputs and reads them by event time
 	// Open opens the operators of the task, downstream first.
 	Open func(t *Task) error
 }
@@ -180,7 +182,7 @@ func (j *Job) openTasks(specs []TaskSpec) error {
 	j.last.ID = id
 	j.taskBudget = j.o.Budget / int64(max(1, len(specs)))
 	for _, s := range specs {
-		t := newTask(j, s.ID)
+		t := newTask(j, s.ID, s.InOrder)
 		j.tasks = append(j.tasks, t)
 		j.sources = append(j.sources, s.Sources...)
 		j.open.Add(int64(len(s.Sources)))
@@ -203,15 +205,15 @@ func (j *Job) openTasks(specs []TaskSpec) error {
 	return nil
 }
 
-// startingPoint is what the task reported in the checkpoint the attempt starts from. A
-// stage behind an exchange is named after one of its stores: where that has become
-// another one, it goes on from what the task that had the state reported.
+// startingPoint is what the task reported in the checkpoint the attempt starts from.
+// Where its stage has another name now, it goes on from what the task that had its state
+// reported.
 func (t *Task) startingPoint() checkpoint.Report {
 	if r, ok := t.job.begun[t.ID]; ok {
 		return r
 	}
 	r, ok := t.job.session.RestoredReport(t.ID)
-	if ok || t.lanes == 0 {
+	if ok {
 		return r
 	}
 	for _, s := range t.stores {
@@ -223,15 +225,29 @@ func (t *Task) startingPoint() checkpoint.Report {
 	return r
 }
 
-// StartOf is where the attempt reads partition p from: the restored position, or
-// the beginning of a partition that was added since.
-func (t *Task) StartOf(p *topic.LogPartition) (topic.LogPosition, error) {
+// StartOf is where the attempt reads partition p from, for the nth of the task's inputs that
+// read it: the restored position, or the beginning of a partition that was added since.
+// An input that belonged to a task the job does not have any more, because
+// the stage has another name now, goes on where that was.
+func (t *Task) StartOf(p *topic.LogPartition, nth int) (topic.LogPosition, error) {
 	for _, in := range t.startingPoint().Inputs {
-		if in.Partition == p.Name() {
+		if in.Partition != p.Name() {
+			continue
+		}
+		if nth == 0 {
 			return in.Next, nil
 		}
+		nth--
+	}
+	if next, ok := t.job.session.RestoredInput(p.Name(), t.job.has); ok {
+		return next, nil
 	}
 	return p.PositionAt(p.Start())
+}
+
+// has tells whether the attempt has a task.
+func (j *Job) has(id checkpoint.TaskID) bool {
+	return slices.ContainsFunc(j.tasks, func(t *Task) bool { return t.ID == id })
 }
 
 // RestoreTo is how far the changelog of a step goes in the checkpoint the attempt starts
@@ -246,7 +262,7 @@ func (t *Task) RestoreTo(changelog topic.TopicPartition) (id checkpoint.ID, end 
 
 func (j *Job) inject(n int64) {
 	for _, t := range j.tasks {
-		if t.lanes == 0 {
+		if t.sources > 0 {
 			t.injected.Store(n)
 			t.Signal()
 		}
@@ -284,7 +300,10 @@ func (j *Job) fail(err error) {
 func (j *Job) report(t *Task, n int64, r checkpoint.Report) {
 	j.mu.Lock()
 	for _, in := range r.Inputs {
-		j.pending[in.Partition] = in.Next
+		// Where several inputs read a partition, the one that is behind counts.
+		if other, ok := j.pending[in.Partition]; !ok || in.Next.Offset < other.Offset {
+			j.pending[in.Partition] = in.Next
+		}
 	}
 	j.mu.Unlock()
 	j.session.Report(t.ID, n, r)

@@ -37,17 +37,21 @@ type SourceOptions[K, V any] struct {
 type Source[K, V any] struct {
 	t       *Task
 	o       SourceOptions[K, V]
+	number  int // among the inputs of the task; what it pushes comes from lane -number
 	reader  *topic.LogReader
 	records topic.RecordIterator
 	inBatch bool
+	loaded  bool              // the record the iterator is at is decoded, and not pushed yet
 	next    topic.LogPosition // of the record to read next
 
 	clock      *Clock
 	quietSince time.Time // zero while there is something to read
 	idle       bool
+	atEnd      bool // of what there is to read
 	ended      bool
 
 	meta  Meta
+	key   K
 	value V // scratch: what is pushed escapes, and this is one allocation for all
 	port  Port[K, V]
 	stop  func() // unregisters from the partition
@@ -55,9 +59,10 @@ type Source[K, V any] struct {
 
 // OpenSource opens a source in task t in front of port.
 func OpenSource[K, V any](t *Task, o SourceOptions[K, V], port Port[K, V]) {
-	s := &Source[K, V]{t: t, o: o, reader: o.Reader, next: o.Start, port: port, clock: NewClock(o.Disorder.Milliseconds())}
+	s := &Source[K, V]{t: t, o: o, number: len(t.inputs), reader: o.Reader, next: o.Start, port: port, clock: NewClock(o.Disorder.Milliseconds())}
 	s.stop = o.Partition.OnAdvance(t.Signal)
 	t.inputs = append(t.inputs, s)
+	t.sources++
 	s.clock.Register(t, o.Name, port.Watermark)
 	t.AddClock(o.Name+" idle", s.saveIdle, s.restoreIdle, s.resumeIdle)
 }
@@ -69,44 +74,59 @@ func (s *Source[K, V]) poll() bool {
 	if !s.inBatch && !s.nextBatch() {
 		return false
 	}
-	s.quietSince = time.Time{}
-	s.idle = false
-	s.t.moved()
-	t, m := s.t, &s.meta
-	t.meta, m.records = m, &s.records
+	s.wake()
 	n := 0
-	for ; n < sourceRecords; n++ {
-		if !s.records.Next() {
-			s.endBatch()
+	for ; n < sourceRecords && s.nextRecord(); n++ {
+		s.push()
+		if s.t.err != nil {
 			break
 		}
-		if s.o.Stop >= 0 && s.records.Offset >= s.o.Stop {
-			s.endBatch()
-			s.end()
-			break
-		}
-		s.push(m)
-		if t.err != nil {
-			break
-		}
-		s.next.Offset = s.records.Offset + 1
 	}
-	t.counters.Records += int64(n)
+	s.t.counters.Records += int64(n)
 	return true
 }
 
-// push decodes the record the iterator is at and hands it on: first its event time
-// moves the watermark, then it is judged.
-func (s *Source[K, V]) push(m *Meta) {
-	var k K
+// wake notes that there is something to read.
+func (s *Source[K, V]) wake() {
+	s.quietSince = time.Time{}
+	s.idle = false
+	s.t.moved()
+	s.reading()
+}
+
+// reading says that what the task does now it does for a record of this source.
+func (s *Source[K, V]) reading() {
+	s.t.meta, s.t.lane, s.meta.records = &s.meta, -s.number, &s.records
+}
+
+// nextRecord loads the next record of the batch. It is false at the end of the batch or of the source.
+func (s *Source[K, V]) nextRecord() bool {
+	if !s.records.Next() {
+		s.endBatch()
+		return false
+	}
+	if s.o.Stop >= 0 && s.records.Offset >= s.o.Stop {
+		s.endBatch()
+		s.end()
+		return false
+	}
+	return s.load()
+}
+
+// load decodes the record the iterator is at.
+func (s *Source[K, V]) load() bool {
+	m := &s.meta
 	var err error
 	m.Offset, m.Time, s.t.Running = int64(s.records.Offset), s.records.Time, s.o.Step
 	m.NoKey, m.Deleted = s.records.Key == nil, s.records.Value == nil
 	if s.o.Key != nil && !m.NoKey {
-		if k, err = s.o.Key.Decode(s.records.Key); err != nil {
+		if s.key, err = s.o.Key.Decode(s.records.Key); err != nil {
 			s.t.Fail(s.o.Step, fmt.Errorf("decode key: %w", err))
-			return
+			return false
 		}
+	} else {
+		var none K
+		s.key = none
 	}
 	if m.Deleted {
 		var zero V
@@ -114,18 +134,69 @@ func (s *Source[K, V]) push(m *Meta) {
 	} else {
 		if s.value, err = s.o.Value.Decode(s.records.Value); err != nil {
 			s.t.Fail(s.o.Step, fmt.Errorf("decode value: %w", err))
-			return
+			return false
 		}
 		if s.o.EventTime != nil {
 			m.Time = s.o.EventTime(s.value).UnixMilli()
 		}
 	}
+	return true
+}
+
+// push hands the loaded record on: first its event time moves the watermark, then it
+// is judged.
+func (s *Source[K, V]) push() {
+	m := &s.meta
 	if m.Deleted && s.o.EventTime != nil {
 		// What cannot be extracted does not move the clock.
 	} else if w, moved := s.clock.Observe(m.Time); moved && s.port.Watermark != nil {
 		s.port.Watermark(w)
 	}
-	s.port.Push(m, k, &s.value)
+	s.port.Push(m, s.key, &s.value)
+	if s.t.err == nil {
+		s.next.Offset = s.records.Offset + 1
+	}
+}
+
+func (s *Source[K, V]) atRest() bool { return s.ended || s.atEnd && !s.inBatch }
+
+func (s *Source[K, V]) width() int { return 1 }
+
+func (s *Source[K, V]) head(int) (time int64, kind headKind) {
+	if s.ended || s.t.lanes > 0 && s.t.aligner.Blocked(s.t.lanes) {
+		return 0, headQuiet
+	}
+	for !s.loaded {
+		if !s.inBatch {
+			if !s.nextBatch() {
+				return 0, headQuiet
+			}
+			s.wake()
+		}
+		s.reading()
+		if s.loaded = s.nextRecord(); s.t.err != nil || s.ended {
+			return 0, headQuiet
+		}
+	}
+	return s.meta.Time, headRecord
+}
+
+func (s *Source[K, V]) take(_ int, limit int64, n int) (taken int) {
+	for taken < n {
+		time, kind := s.head(0)
+		if s.t.err != nil || kind != headRecord || time > limit {
+			break
+		}
+		s.reading()
+		s.loaded = false
+		s.push()
+		taken++
+		s.t.counters.Records++
+		if s.t.err != nil {
+			break
+		}
+	}
+	return taken
 }
 
 // nextBatch gets the next batch of the partition. Where there is none it sees to
@@ -134,13 +205,14 @@ func (s *Source[K, V]) nextBatch() bool {
 	b, err := s.reader.Next()
 	switch {
 	case err == nil:
-		s.records, s.inBatch = b.Records(), true
+		s.records, s.inBatch, s.atEnd = b.Records(), true, false
 		s.next.Epoch = b.Epoch
 		return true
 	case !errors.Is(err, io.EOF):
 		s.t.Fail(s.o.Step, fmt.Errorf("read %s: %w", s.o.Partition.Name(), err))
 		return false
 	}
+	s.atEnd = true
 	if at := s.reader.Position(); at != s.next { // past markers and aborted records
 		s.next = at
 		s.t.moved()
@@ -195,7 +267,9 @@ func (s *Source[K, V]) position() checkpoint.Input {
 	return checkpoint.Input{Partition: s.o.Partition.Name(), Next: s.next}
 }
 
-func (s *Source[K, V]) origin(int) (topic.TopicPartition, bool) { return s.o.Partition.Name(), true }
+func (s *Source[K, V]) origin(lane int) (topic.TopicPartition, bool) {
+	return s.o.Partition.Name(), lane == -s.number
+}
 
 func (s *Source[K, V]) watermarkPort() (func(int64), func()) { return s.port.Watermark, s.port.Idle }
 

@@ -31,7 +31,10 @@ type Task struct {
 	injected atomic.Int64  // newest barrier the coordinator injected; written by Hooks.Barrier
 
 	inputs    []input
-	lanes     int // lanes of all receivers
+	lanes     int  // lanes of all receivers
+	sources   int  // inputs that are sources
+	inOrder   bool // takes what its inputs have by event time
+	stalled   bool // at its memory budget, and so not reading
 	aligner   *checkpoint.Aligner
 	merge     *window.Merge
 	watermark int64 // of the task, where it has lanes; never goes back, whatever lanes a run has
@@ -63,6 +66,8 @@ type Task struct {
 type input interface {
 	// poll does a bounded piece of work, or nothing when there is none.
 	poll() (worked bool)
+	// atRest tells whether there is nothing to read, and nothing on its way.
+	atRest() bool
 	origin(lane int) (topic.TopicPartition, bool)
 	watermarkPort() (func(int64), func())
 	close()
@@ -93,8 +98,8 @@ type Status struct {
 	StateSize int64 // bytes of state in memory
 }
 
-func newTask(job *Job, id checkpoint.TaskID) *Task {
-	t := &Task{ID: id, job: job, wake: make(chan struct{}, 1), generation: job.first, watermark: window.Unknown}
+func newTask(job *Job, id checkpoint.TaskID, inOrder bool) *Task {
+	t := &Task{ID: id, job: job, inOrder: inOrder, wake: make(chan struct{}, 1), generation: job.first, watermark: window.Unknown}
 	t.passed, t.completed = job.first-1, job.first-1
 	t.public = Status{Task: id, Watermark: window.Unknown}
 	return t
@@ -172,7 +177,11 @@ func (t *Task) awaitCredit(credit <-chan struct{}) bool {
 // open finishes the task once its operators are open: it restores event time from
 // the report of the checkpoint the attempt starts from.
 func (t *Task) open(restored checkpoint.Report) error {
-	t.aligner = checkpoint.NewAligner(t.lanes)
+	lanes := t.lanes
+	if t.lanes > 0 && t.sources > 0 {
+		lanes++ // the last one stands for the sources, which get a barrier all at once
+	}
+	t.aligner = checkpoint.NewAligner(lanes)
 	if t.lanes > 0 {
 		t.merge = window.NewMerge(t.lanes)
 		t.AddClock(t.lanesName(), t.merge.AppendState,
@@ -234,17 +243,16 @@ func (t *Task) Step() (worked bool) {
 	returned := false
 	defer func() { t.catch(recover(), returned) }()
 	worked = t.observeComplete()
-	if n := t.injected.Load(); t.lanes == 0 && n > t.passed {
+	switch n := t.injected.Load(); {
+	case t.lanes == 0 && n > t.passed:
 		t.passBarrier(n)
 		worked = true
-	} else if !t.full() {
-		for _, in := range t.inputs {
-			if in.poll() {
-				worked = true
-			}
-			if t.err != nil {
-				break
-			}
+	case t.sources > 0 && n > t.passed && !t.aligner.Blocked(t.lanes):
+		t.barrierFrom(t.lanes, n)
+		worked = true
+	default:
+		if t.stalled = t.full(); !t.stalled {
+			worked = t.poll() || worked
 		}
 	}
 	t.meta = nil
@@ -252,6 +260,22 @@ func (t *Task) Step() (worked bool) {
 		t.publish()
 	}
 	returned = true
+	return worked
+}
+
+// poll lets the inputs do a bounded piece of work.
+func (t *Task) poll() (worked bool) {
+	if t.inOrder {
+		return t.pollInOrder()
+	}
+	for _, in := range t.inputs {
+		if in.poll() {
+			worked = true
+		}
+		if t.err != nil {
+			break
+		}
+	}
 	return worked
 }
 
@@ -289,8 +313,9 @@ func (t *Task) run(ctx context.Context) {
 // flush sends what the exchanges hold: the task has nothing to read, and somebody
 // may be waiting for it.
 func (t *Task) flush() (sent bool) {
+	rest := t.atRest()
 	for _, s := range t.senders {
-		if s.flush() {
+		if s.flush(rest) {
 			sent = true
 		}
 	}
@@ -450,13 +475,13 @@ func (t *Task) moved() {
 }
 
 func (t *Task) publish() {
-	s := Status{Task: t.ID, Watermark: window.Unknown, Counters: t.counters}
+	s := Status{Task: t.ID, Watermark: window.EndOfTime, Counters: t.counters}
 	if t.merge != nil {
 		s.Watermark = t.watermark
 	}
 	for _, in := range t.inputs {
 		if w, ok := in.(interface{ watermark() int64 }); ok {
-			s.Watermark = w.watermark()
+			s.Watermark = min(s.Watermark, w.watermark())
 		}
 	}
 	for _, st := range t.stores {

@@ -1,0 +1,133 @@
+package engine
+
+import "math"
+
+// An ordered task reads several inputs whose records meet, as those of a join do. It
+// takes them by event time: of what its lanes have next, the record with the lowest
+// time, and of two with the same time that of the input opened first. Records of
+// one lane keep their order, whatever their times.
+//
+// So what a record finds in the state does not depend on how fast which input was read,
+// as far as that can be had: a lane with nothing to read is waited for until its sender
+// says that nothing is on its way (it is at rest), or that nothing that old is to come
+// (its watermark), or has delivered a barrier that others have not: to wait then
+// would be to wait for ever.
+
+// headKind is what a lane has to say about its next record.
+type headKind uint8
+
+const (
+	headRecord headKind = iota // here it is
+	headBound                  // not here; none before the given time is to come
+	headQuiet                  // not to be waited for
+	headAgain                  // a barrier went through, and what other lanes said is void
+)
+
+// ordered is an input that gives its records one by one.
+type ordered interface {
+	// width is the number of lanes.
+	width() int
+	// head prepares the next record of a lane and tells its event time.
+	head(lane int) (time int64, kind headKind)
+	// take pushes records of a lane for as long as there are any with a time up to
+	// limit, n at most.
+	take(lane int, limit int64, n int) (taken int)
+}
+
+// pollInOrder does a bounded piece of work on the inputs of an ordered task.
+func (t *Task) pollInOrder() (worked bool) {
+	for left := sourceRecords; left > 0 && t.err == nil; {
+		in, lane, limit, again := t.earliest()
+		if again {
+			worked = true
+			continue
+		}
+		if in == nil {
+			break
+		}
+		n := in.take(lane, limit, left)
+		if n == 0 {
+			break
+		}
+		left -= n
+		worked = true
+	}
+	return worked
+}
+
+// earliest finds the lane whose record is next, and the time up to which the lane may be read
+// before another one's turn comes. in is nil where there is none, or none yet.
+func (t *Task) earliest() (in ordered, lane int, limit int64, again bool) {
+	var best int64
+	place, at := 0, 0
+	limit = math.MaxInt64 // that other lanes set for the best one
+	for _, input := range t.inputs {
+		o := input.(ordered)
+		for i := range o.width() {
+			time, kind := o.head(i)
+			if t.err != nil {
+				return nil, 0, 0, false
+			}
+			place++
+			switch {
+			case kind == headAgain:
+				return nil, 0, 0, true
+			case kind == headRecord && (in == nil || time < best):
+				if in != nil {
+					// The best so far came before this one, which so must be earlier, and may go
+					// on until that one's turn.
+					limit = min(limit, best-1)
+				}
+				in, lane, best, at = o, i, time, place
+			case kind == headRecord:
+				limit = min(limit, time)
+			}
+		}
+	}
+	if in == nil {
+		return nil, 0, 0, false
+	}
+	// A lane without a record holds the best back at its bound; one that comes before
+	// it in order also at the very time.
+	place = 0
+	for _, input := range t.inputs {
+		o := input.(ordered)
+		for i := range o.width() {
+			place++
+			bound, kind := o.head(i)
+			if kind != headBound {
+				continue
+			}
+			if place < at && bound != math.MinInt64 {
+				bound--
+			}
+			limit = min(limit, bound)
+		}
+	}
+	if best > limit {
+		return nil, 0, 0, false
+	}
+	return in, lane, limit, false
+}
+
+// atRest tells whether the task has nothing to read and its senders neither: what it
+// has sent is all there is for now.
+func (t *Task) atRest() bool {
+	if t.stalled {
+		return false
+	}
+	for _, in := range t.inputs {
+		if !in.atRest() {
+			return false
+		}
+	}
+	return true
+}
+
+// yieldLanes is called before the task waits for credit of one lane. Who reads the
+// others in order must not wait for them meanwhile.
+func (t *Task) yieldLanes() {
+	for _, s := range t.senders {
+		s.yield()
+	}
+}
