@@ -127,7 +127,8 @@ func colocated(s *step) bool {
 }
 
 func (g *grouping[K, V]) newExchange(senders, receivers int, inOrder bool) any {
-	return engine.NewExchange[V](engine.ExchangeOptions{Senders: senders, Receivers: receivers, KeepValue: g.keepValue, InOrder: inOrder})
+	return engine.NewExchange[V](engine.ExchangeOptions{Senders: senders, Receivers: receivers,
+		KeepValue: g.keepValue, KeepHeaders: g.step.headersAreRead(), InOrder: inOrder})
 }
 
 // openStage opens the stage below the exchange for one shard.

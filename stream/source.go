@@ -76,6 +76,16 @@ func (s *step) keyIsRead() bool {
 	return false
 }
 
+// headersAreRead tells whether a step behind s reads the headers of the records it gives.
+func (s *step) headersAreRead() bool {
+	for _, out := range s.outputs {
+		if out.needsHeaders || !out.dropsHeaders && out.headersAreRead() {
+			return true
+		}
+	}
+	return false
+}
+
 // sink is a topic the topology writes.
 type sink struct {
 	topic string
@@ -85,7 +95,7 @@ type sink struct {
 // to writes what n gives to a topic.
 func to[K, V any](n *node[K, V], t topic.Topic[K, V]) {
 	s := n.step.app.declare("to", n.step)
-	s.needsKey = true
+	s.needsKey, s.needsHeaders = true, true
 	s.sink = &sink{topic: t.Name(), spec: t.Spec()}
 	if err := t.Err(); err != nil {
 		s.fault(err.Error())

@@ -28,6 +28,9 @@ type step struct {
 	joint     bool           // needs the records of a key of all its inputs in one task
 	first     *step          // of a joint step: the input whose record goes first at the same time; may be nil
 
+	needsHeaders bool // reads the headers it is given
+	dropsHeaders bool // what it gives comes of several records, and has none
+
 	faults []string
 }
 

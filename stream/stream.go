@@ -180,18 +180,23 @@ func keyBy[K, V, K2 any](s Stream[K, V], out *node[K2, V], f func(K, V) K2) Stre
 }
 
 // Peek calls f with each record, for its side effects. f may see a record again
-// after a failure.
+// after a failure. Partition and Offset are those of the source record; where the record is
+// the result of several, they are the number of the task and -1. Headers are valid
+// during the call.
 func (s Stream[K, V]) Peek(f func(topic.Record[K, V])) Stream[K, V] {
 	out := s.derive("peek")
-	out.step.needsKey = true
+	out.step.needsKey, out.step.needsHeaders = true, true
 	requireFunc(out.step, f == nil)
 	id := out.step.id
 	connect(s.n, out.step, func(o *opening) port[K, V] {
 		t, down := o.task, out.open(o)
 		push := down.Push
-		partition := t.ID.Shard
 		down.Push = func(m *engine.Meta, k K, v *V) {
 			t.Running = id
+			partition := t.ID.Shard
+			if from, ok := t.Origin(m); ok {
+				partition = int(from.Partition)
+			}
 			f(topic.Record[K, V]{Key: k, Value: *v, NoKey: m.NoKey, Deleted: m.Deleted, Time: time.UnixMilli(m.Time).UTC(),
 				Headers: m.Headers(), Partition: partition, Offset: m.Offset})
 			push(m, k, v)

@@ -29,7 +29,7 @@ type tableNode[K, V any] struct {
 
 // newTable makes the node of a step that gives a table.
 func newTable[K, V any](s *step) *tableNode[K, V] {
-	s.table = true
+	s.table, s.dropsHeaders = true, true
 	n := &tableNode[K, V]{node: node[K, V]{step: s}, kept: true}
 	var err error
 	if n.key, err = s.app.codecs.Inner[K](); err != nil {

@@ -20,6 +20,13 @@ type (
 // Spec is what a topic is created with.
 type Spec = log.TopicSpec
 
+// DecodeHeaders reads headers that RecordIterator.AppendHeaders or AppendHeaders encoded; the
+// rest of b follows them. Values are parts of b.
+func DecodeHeaders(b []byte) (headers []Header, rest []byte, err error) { return log.DecodeHeaders(b) }
+
+// AppendHeaders appends the encoding of headers to dst.
+func AppendHeaders(dst []byte, headers []Header) []byte { return log.AppendHeaders(dst, headers) }
+
 // Isolation tells a reader which records it may see.
 type Isolation = log.Isolation
 

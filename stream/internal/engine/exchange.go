@@ -29,6 +29,7 @@ type Exchange[V any] struct {
 type ExchangeOptions struct {
 	Senders, Receivers int
 	KeepValue          bool // some receiver reads the values; else they are not copied
+	KeepHeaders        bool // the same for headers
 	InOrder            bool // leads to a task that reads its inputs in order
 }
 
@@ -46,12 +47,12 @@ func NewExchange[V any](o ExchangeOptions) *Exchange[V] {
 }
 
 type exchanged[V any] struct {
-	time    int64
-	offset  int64
-	hash    uint64
-	keyEnd  uint32
-	deleted bool
-	value   V
+	time   int64
+	offset int64
+	hash   uint64
+	keyEnd uint32
+	origin Origin // ^origin of a record without a value
+	value  V
 }
 
 // mark is a watermark, or idleness, and its place: before the record at. Or it says that
@@ -66,6 +67,8 @@ type mark struct {
 type laneBatch[V any] struct {
 	records []exchanged[V]
 	keys    []byte // the encoded keys, one after the other
+	headers []byte // the same for headers, where any record has some
+	ends    []int  // of the headers, by record; shorter where the last ones have none
 	marks   []mark
 	barrier int64 // follows the records; 0 is none
 }
@@ -73,6 +76,41 @@ type laneBatch[V any] struct {
 func (b *laneBatch[V]) reset() {
 	clear(b.records) // lets go of what values point to
 	b.records, b.keys, b.marks, b.barrier = b.records[:0], b.keys[:0], b.marks[:0], 0
+	b.headers, b.ends = b.headers[:0], b.ends[:0]
+}
+
+// addHeaders takes the headers of the newest record.
+func (b *laneBatch[V]) addHeaders(m *Meta) {
+	for len(b.ends) < len(b.records)-1 {
+		b.ends = append(b.ends, len(b.headers))
+	}
+	b.headers = m.AppendHeaders(b.headers)
+	b.ends = append(b.ends, len(b.headers))
+}
+
+// describe makes m that of record i.
+func (b *laneBatch[V]) describe(i int, m *Meta) {
+	r := &b.records[i]
+	m.Time, m.Offset, m.Origin, m.Deleted = r.time, r.offset, r.origin, r.origin < 0
+	if m.Deleted {
+		m.Origin = ^m.Origin
+	}
+	if len(b.ends) == 0 {
+		m.headers = nil
+		return
+	}
+	b.describeHeaders(i, m)
+}
+
+func (b *laneBatch[V]) describeHeaders(i int, m *Meta) {
+	switch {
+	case i >= len(b.ends):
+		m.SetHeaders(nil)
+	case i == 0:
+		m.SetHeaders(b.headers[:b.ends[0]])
+	default:
+		m.SetHeaders(b.headers[b.ends[i-1]:b.ends[i]])
+	}
 }
 
 func (b *laneBatch[V]) empty() bool {
@@ -170,11 +208,12 @@ type Sender[V any] struct {
 	w       int64
 	idle    bool // Idle was said and nothing since
 	keep    bool
+	headers bool
 }
 
 // OpenSender opens the exchange in task t, its i-th sender.
 func (x *Exchange[V]) OpenSender(t *Task, i int) *Sender[V] {
-	s := &Sender[V]{t: t, inOrder: x.o.InOrder, lanes: x.lanes[i], w: window.Unknown, keep: x.o.KeepValue}
+	s := &Sender[V]{t: t, inOrder: x.o.InOrder, lanes: x.lanes[i], w: window.Unknown, keep: x.o.KeepValue, headers: x.o.KeepHeaders}
 	s.current = make([]*laneBatch[V], len(s.lanes))
 	s.sent = make([]int64, len(s.lanes))
 	s.rest = make([]bool, len(s.lanes))
@@ -202,9 +241,15 @@ func (s *Sender[V]) Send(m *Meta, key []byte, v *V) {
 	n := len(b.records)
 	b.records = b.records[:n+1]
 	r := &b.records[n]
-	r.time, r.offset, r.hash, r.keyEnd, r.deleted = m.Time, m.Offset, state.Hash(key), uint32(len(b.keys)), m.Deleted
+	r.time, r.offset, r.hash, r.keyEnd, r.origin = m.Time, m.Offset, state.Hash(key), uint32(len(b.keys)), m.Origin
+	if m.Deleted {
+		r.origin = ^r.origin
+	}
 	if s.keep {
 		r.value = *v
+	}
+	if s.headers && m.HasHeaders() {
+		b.addHeaders(m)
 	}
 	if n+1 == cap(b.records) {
 		s.ship(j)
@@ -370,7 +415,7 @@ func (r *Receiver[V]) poll() bool {
 
 func (r *Receiver[V]) process(lane int, b *laneBatch[V]) {
 	t, m := r.t, &r.meta
-	t.meta, t.lane = m, lane
+	t.meta = m
 	if len(b.records)+len(b.marks) > 0 {
 		t.moved()
 		r.rest[lane-r.first] = false
@@ -389,7 +434,7 @@ func (r *Receiver[V]) process(lane int, b *laneBatch[V]) {
 			marks = marks[1:]
 		}
 		rec := &b.records[i]
-		m.Time, m.Offset, m.Deleted = rec.time, rec.offset, rec.deleted
+		b.describe(i, m)
 		r.port.Push(m, rec.hash, b.keys[key:rec.keyEnd], &rec.value)
 		key = rec.keyEnd
 		if t.err != nil {
@@ -455,7 +500,7 @@ func (r *Receiver[V]) head(i int) (time int64, kind headKind) {
 			}
 		}
 		b := h.batch
-		r.t.meta, r.t.lane = &r.meta, lane
+		r.t.meta = &r.meta
 		for h.mark < len(b.marks) && b.marks[h.mark].at == h.next {
 			h.mark++
 			r.mark(lane, b.marks[h.mark-1])
@@ -482,8 +527,8 @@ func (r *Receiver[V]) take(i int, limit int64, n int) (taken int) {
 		}
 		b := h.batch
 		rec := &b.records[h.next]
-		t.meta, t.lane = &r.meta, r.first+i
-		r.meta.Time, r.meta.Offset = rec.time, rec.offset
+		t.meta = &r.meta
+		b.describe(h.next, &r.meta)
 		key := b.keys[h.key:rec.keyEnd]
 		h.next, h.key = h.next+1, rec.keyEnd
 		r.port.Push(&r.meta, rec.hash, key, &rec.value)
@@ -494,14 +539,6 @@ func (r *Receiver[V]) take(i int, limit int64, n int) (taken int) {
 		}
 	}
 	return taken
-}
-
-// origin names the source partition that lane i of the receiver reads from.
-func (r *Receiver[V]) origin(i int) (topic.TopicPartition, bool) {
-	if i < r.first || i >= r.first+len(r.lanes) {
-		return topic.TopicPartition{}, false
-	}
-	return r.lanes[i-r.first].sender.origin()
 }
 
 func (r *Receiver[V]) senders() (ids []checkpoint.TaskID) {

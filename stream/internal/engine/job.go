@@ -67,6 +67,7 @@ type Job struct {
 	tasks      []*Task
 	sources    []SourceStart
 	taskBudget int64
+	origins    origins
 
 	ctx    context.Context // of the tasks
 	cancel context.CancelCauseFunc

@@ -5,20 +5,56 @@ import "github.com/thalweg/thalweg/topic"
 // Meta is what travels with a record through the operators of a task. Operators
 // read it during the push only.
 type Meta struct {
-	Time    int64 // event time, ms since the epoch
-	Offset  int64 // of the source record this one comes from, or -1
-	Deleted bool  // the record has no value
-	NoKey   bool  // the record has no key
+	Time    int64  // event time, ms since the epoch
+	Offset  int64  // of the source record this one comes from, or -1
+	Origin  Origin // where that record is
+	Deleted bool   // the record has no value
+	NoKey   bool   // the record has no key
 
-	records *topic.RecordIterator // the source record, where there is one
+	// The headers are those of the source record, where there is one, or encoded.
+	records *topic.RecordIterator
+	headers []byte
 }
 
-// Headers decodes the headers of the source record; nil behind an exchange.
+// Headers decodes the headers of the record. Values are valid during the push.
 func (m *Meta) Headers() []topic.Header {
-	if m.records == nil || !m.records.HasHeaders() {
+	switch {
+	case m.records != nil:
+		return m.records.Headers() // nil where there are none
+	case m.headers == nil:
 		return nil
 	}
-	return m.records.Headers()
+	headers, _, _ := topic.DecodeHeaders(m.headers) // we have encoded them
+	return headers
+}
+
+// HasHeaders tells whether there are any.
+func (m *Meta) HasHeaders() bool {
+	if m.records != nil {
+		return m.records.HasHeaders()
+	}
+	return m.headers != nil
+}
+
+// AppendHeaders appends the encoding of the headers, for SetHeaders; nothing where
+// there are none.
+func (m *Meta) AppendHeaders(dst []byte) []byte {
+	switch {
+	case m.records != nil && m.records.HasHeaders():
+		return m.records.AppendHeaders(dst)
+	case m.records != nil:
+		return dst
+	}
+	return append(dst, m.headers...)
+}
+
+// SetHeaders gives the record the headers that b encodes, none where it is empty. b is
+// not copied.
+func (m *Meta) SetHeaders(b []byte) {
+	if len(b) == 0 {
+		b = nil
+	}
+	m.records, m.headers = nil, b
 }
 
 // Port is the entrance of an operator, opened for one task. Push hands it a

@@ -37,7 +37,6 @@ type SourceOptions[K, V any] struct {
 type Source[K, V any] struct {
 	t       *Task
 	o       SourceOptions[K, V]
-	number  int // among the inputs of the task; what it pushes comes from lane -number
 	reader  *topic.LogReader
 	records topic.RecordIterator
 	inBatch bool
@@ -59,7 +58,8 @@ type Source[K, V any] struct {
 
 // OpenSource opens a source in task t in front of port.
 func OpenSource[K, V any](t *Task, o SourceOptions[K, V], port Port[K, V]) {
-	s := &Source[K, V]{t: t, o: o, number: len(t.inputs), reader: o.Reader, next: o.Start, port: port, clock: NewClock(o.Disorder.Milliseconds())}
+	s := &Source[K, V]{t: t, o: o, reader: o.Reader, next: o.Start, port: port, clock: NewClock(o.Disorder.Milliseconds())}
+	s.meta.Origin = t.OriginOf(o.Partition.Name())
 	s.stop = o.Partition.OnAdvance(t.Signal)
 	t.inputs = append(t.inputs, s)
 	t.sources++
@@ -96,7 +96,7 @@ func (s *Source[K, V]) wake() {
 
 // reading says that what the task does now it does for a record of this source.
 func (s *Source[K, V]) reading() {
-	s.t.meta, s.t.lane, s.meta.records = &s.meta, -s.number, &s.records
+	s.t.meta, s.meta.records = &s.meta, &s.records
 }
 
 // nextRecord loads the next record of the batch. It is false at the end of the batch or of the source.
@@ -265,10 +265,6 @@ func (s *Source[K, V]) checkIdle() {
 
 func (s *Source[K, V]) position() checkpoint.Input {
 	return checkpoint.Input{Partition: s.o.Partition.Name(), Next: s.next}
-}
-
-func (s *Source[K, V]) origin(lane int) (topic.TopicPartition, bool) {
-	return s.o.Partition.Name(), lane == -s.number
 }
 
 func (s *Source[K, V]) watermarkPort() (func(int64), func()) { return s.port.Watermark, s.port.Idle }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/thalweg/thalweg/checkpoint"
 	"github.com/thalweg/thalweg/internal/invariant"
-	"github.com/thalweg/thalweg/topic"
 	"github.com/thalweg/thalweg/window"
 )
 
@@ -52,7 +51,6 @@ type Task struct {
 	carried    []checkpoint.Changelog // of steps that this run does not have: a later one may
 
 	meta     *Meta // of the record being pushed
-	lane     int   // the lane it came from
 	err      error // first failure; the task does nothing more
 	counters Counters
 
@@ -68,7 +66,6 @@ type input interface {
 	poll() (worked bool)
 	// atRest tells whether there is nothing to read, and nothing on its way.
 	atRest() bool
-	origin(lane int) (topic.TopicPartition, bool)
 	watermarkPort() (func(int64), func())
 	close()
 }
@@ -144,22 +141,9 @@ func (t *Task) failure(step int, cause error, stack []byte) *Failure {
 	f.Step, f.Line = t.job.o.StepName(step)
 	if t.meta != nil {
 		f.Offset = t.meta.Offset
-		for _, in := range t.inputs {
-			if tp, ok := in.origin(t.lane); ok {
-				f.Source = tp
-				break
-			}
-		}
+		f.Source, _ = t.Origin(t.meta)
 	}
 	return f
-}
-
-// origin is the partition the task reads, where it reads exactly one.
-func (t *Task) origin() (topic.TopicPartition, bool) {
-	if t.lanes > 0 || len(t.inputs) != 1 {
-		return topic.TopicPartition{}, false
-	}
-	return t.inputs[0].origin(0)
 }
 
 func (t *Task) stepped() bool { return t.job.o.Manual }
