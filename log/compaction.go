@@ -73,7 +73,7 @@ func (p *Partition) finishAllSealed() error {
 	p.mu.Lock()
 	segments := *p.segments.Load()
 	sealed := slices.DeleteFunc(slices.Clone(segments[:len(segments)-1]), func(s *segment) bool {
-		return s.file == nil || slices.Contains(p.unsynced, s)
+		return !s.writable.Load() || slices.Contains(p.unsynced, s)
 	})
 	p.mu.Unlock()
 	p.syncMu.Unlock()
@@ -235,7 +235,7 @@ func (p *Partition) compactable(below Offset, now time.Time) []*segment {
 	segments, lag := *p.segments.Load(), p.spec().MinCompactionLag
 	for i, s := range segments {
 		young := lag > 0 && s.appended.Load() > now.Add(-lag).UnixMilli()
-		if i == len(segments)-1 || s.file != nil || s.base >= below || young {
+		if i == len(segments)-1 || s.writable.Load() || s.base >= below || young {
 			return segments[:i]
 		}
 	}
@@ -269,6 +269,9 @@ func (c *compaction) run() error {
 		c.stats.Passes++
 		err = vfs.Guard(pass.run)
 		pass.release()
+		if errors.Is(err, errDropped) {
+			return nil // segments went meanwhile: the others wait for the next time
+		}
 		if err != nil {
 			return err
 		}

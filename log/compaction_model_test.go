@@ -57,6 +57,7 @@ type compactionRun struct {
 	nextID    ProducerID
 	serial    int
 	steps     []string
+	hook      func(vfs.Op) error // of mem
 }
 
 func (r *compactionRun) note(format string, args ...any) {
@@ -331,8 +332,7 @@ func (r *compactionRun) step() error {
 		}
 		return err
 	default:
-		r.compare()
-		return nil
+		return undisturbed(r.mem, r.hook, r.compare)
 	}
 }
 
@@ -417,6 +417,7 @@ func runCompactionModel(t *testing.T, seed uint64) {
 	r.o = small(r.mem)
 	r.o.ProducerExpiry, r.o.SegmentAge, r.o.CompactionInterval, r.o.Now = -1, -1, -1, r.time.now
 	r.o.SegmentBytes = []int64{300, 1000, 5000}[random.IntN(3)]
+	r.o.MaxOpenSegments = oneOf(random, 0, 1, 3)
 	r.o.CompactionMemoryBytes = []int64{1, 4 * keySlotBytes, 1 << 20}[random.IntN(3)]
 	r.spec = TopicSpec{Partitions: 1, Compact: true, Sync: []Sync{SyncByOS, SyncAlways}[random.IntN(2)], TombstoneRetention: 1000 * 1e6}
 	r.open()
@@ -427,7 +428,7 @@ func runCompactionModel(t *testing.T, seed uint64) {
 		}
 		mode := random.IntN(3)
 		var mu sync.Mutex // the worker calls the hook too
-		r.mem.SetHook(func(op vfs.Op) error {
+		r.hook = func(op vfs.Op) error {
 			mu.Lock()
 			defer mu.Unlock()
 			countdown--
@@ -443,7 +444,8 @@ func runCompactionModel(t *testing.T, seed uint64) {
 				return vfs.StopPartway(op.Length / 2)
 			}
 			return vfs.ErrStopped
-		})
+		}
+		r.mem.SetHook(r.hook)
 		var err error
 		for n := 1 + random.IntN(5); n > 0 && err == nil; n-- {
 			err = r.step()

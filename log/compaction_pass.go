@@ -15,13 +15,13 @@ import (
 // rewrites all segments up to there.
 type compactionPass struct {
 	*compaction
-	sources    []*segment // pinned
-	from       Offset     // below it no key has an older record left
-	until      Offset     // where the sources end
-	decided    Offset     // below it all may be compacted
-	guard      Offset     // above all markers that decide about what is below decided
-	full       bool       // the map took less than all keys
-	offsets    []Offset   // of the records of a batch
+	sources    []*segment
+	from       Offset   // below it no key has an older record left
+	until      Offset   // where the sources end
+	decided    Offset   // below it all may be compacted
+	guard      Offset   // above all markers that decide about what is below decided
+	full       bool     // the map took less than all keys
+	offsets    []Offset // of the records of a batch
 	found      decidedIn
 	generation uint64
 	filter     compactionFilter
@@ -31,7 +31,7 @@ type compactionPass struct {
 // it no transaction is open there.
 type decidedIn struct{ until, below Offset }
 
-// begin pins what may be compacted; nil when that is nothing.
+// begin finds what may be compacted; nil when that is nothing.
 func (c *compaction) begin() (*compactionPass, error) {
 	p := c.p
 	p.syncMu.Lock()
@@ -42,9 +42,6 @@ func (c *compaction) begin() (*compactionPass, error) {
 	sources := slices.Clone(p.compactable(c.limit.Records, c.now))
 	if len(sources) == 0 {
 		return nil, nil
-	}
-	for _, s := range sources {
-		s.pin() // the partition's own pin is there: only holders of syncMu give it up
 	}
 	pass := &compactionPass{
 		compaction: c, sources: sources,
@@ -76,12 +73,7 @@ func (c *compaction) begin() (*compactionPass, error) {
 	return pass, nil
 }
 
-func (c *compactionPass) release() {
-	c.p.log.decoders.done(c.filter.unpacker)
-	for _, s := range c.sources {
-		s.unpin()
-	}
-}
+func (c *compactionPass) release() { c.p.log.decoders.done(c.filter.unpacker) }
 
 func (c *compactionPass) run() error {
 	if err := c.decide(); err != nil {
@@ -175,23 +167,33 @@ func (c *compactionPass) valid() error {
 
 // eachHeader walks the headers of all batches, unchecked, as long as f is true.
 func (c *compactionPass) eachHeader(f func(*Batch) bool) error {
-	var b Batch // one for all: it escapes
 	for _, s := range c.sources {
-		for at, end := int64(0), s.end.Load(); at < end; {
-			var err error
-			if b, err = parseHeader(s.data[at:end]); err != nil {
-				return &CorruptionError{File: s.name(logSuffix), Position: at, Offset: s.base, Cause: err}
-			}
-			if !f(&b) {
-				return nil
-			}
-			at += int64(len(b.Bytes))
-			if err := c.step(batchHeaderBytes); err != nil {
-				return err
-			}
+		if more, err := c.eachHeaderOf(s, f); err != nil || !more {
+			return err
 		}
 	}
 	return nil
+}
+
+func (c *compactionPass) eachHeaderOf(s *segment, f func(*Batch) bool) (more bool, err error) {
+	if err := s.pin(); err != nil {
+		return false, err
+	}
+	defer s.unpin()
+	var b Batch // one for all: it escapes
+	for at, end := int64(0), s.end.Load(); at < end; {
+		if b, err = parseHeader(s.data[at:end]); err != nil {
+			return false, &CorruptionError{File: s.name(logSuffix), Position: at, Offset: s.base, Cause: err}
+		}
+		if !f(&b) {
+			return false, nil
+		}
+		at += int64(len(b.Bytes))
+		if err := c.step(batchHeaderBytes); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // collectKeys fills the map, and finds the offset up to which it holds all.
@@ -286,6 +288,12 @@ func (c *compactionPass) rewrite(group []*segment) error {
 	if c.buffer == nil {
 		c.buffer = make([]byte, 0, min(cleanedBuffer, c.p.segLimit))
 	}
+	for _, s := range group {
+		if err := s.pin(); err != nil {
+			return err
+		}
+		defer s.unpin()
+	}
 	out := newCleanedSegment(c.p, group, c.buffer)
 	defer out.discard() // of no effect once it is in place
 	c.filter.aborts = c.filter.aborts[:0]
@@ -354,12 +362,10 @@ func (c *compactionPass) swap(group []*segment, out *cleanedSegment) error {
 	if err == nil {
 		err = p.completeSwap(group)
 	}
-	if err == nil {
-		err = c.exchange(group, out)
-	}
 	if err != nil {
 		return p.fail(fmt.Errorf("replace segments by %s: %w", swap, err))
 	}
+	c.exchange(group, out)
 	txns := c.filter.aborts
 	if err := out.made.writeIndexes(txns); err != nil {
 		p.options.Logger.Warn("indexes of a compacted segment are not written", "segment", out.made.name(logSuffix), "error", err)
@@ -383,11 +389,8 @@ func (p *Partition) saveCompaction(next compactionState) error {
 
 // exchange shows readers the new segment. Those that pinned an old one go on
 // reading it.
-func (c *compactionPass) exchange(group []*segment, out *cleanedSegment) error {
+func (c *compactionPass) exchange(group []*segment, out *cleanedSegment) {
 	p := c.p
-	if err := out.made.reopen(); err != nil {
-		return err
-	}
 	p.mu.Lock()
 	segments := *p.segments.Load()
 	at := slices.Index(segments, group[0])
@@ -395,9 +398,8 @@ func (c *compactionPass) exchange(group []*segment, out *cleanedSegment) error {
 	p.segments.Store(&replaced)
 	p.mu.Unlock()
 	for _, s := range group {
-		s.unpin()
+		_ = s.drop()
 	}
-	return nil
 }
 
 // finish notes how far the pass got.
@@ -442,7 +444,8 @@ const cleanedBuffer = 1 << 20
 
 func newCleanedSegment(p *Partition, group []*segment, buffer []byte) *cleanedSegment {
 	source := group[0]
-	made := newSegment(p.files(), p.dir, source.base, p.options.IndexIntervalBytes)
+	made := p.newSegment(source.base)
+	made.writable.Store(false)
 	made.gapAfter = group[len(group)-1].gapAfter
 	made.appended.Store(source.appended.Load())
 	for _, s := range group[1:] {
@@ -526,6 +529,8 @@ func (o *cleanedSegment) finish() error {
 	err := o.file.Close()
 	o.file = nil
 	o.made.end.Store(o.written)
+	o.made.synced.Store(o.written)
+	o.made.capacity = o.written
 	return err
 }
 
@@ -540,14 +545,4 @@ func (o *cleanedSegment) discard() {
 	if err := removeIfPresent(o.p.files(), o.name); err != nil {
 		o.p.options.Logger.Warn("what compaction wrote in vain is not removed; the next opening does it", "file", o.name, "error", err)
 	}
-}
-
-// reopen maps the file of a segment made by compaction, once it has its name.
-func (s *segment) reopen() error {
-	file, err := s.fs.Open(s.name(logSuffix))
-	if err != nil {
-		return err
-	}
-	size := s.end.Load()
-	return errors.Join(s.attach(file, size, size), s.closeFile())
 }

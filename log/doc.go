@@ -51,4 +51,8 @@
 // Log.admin, then Log.compacting, then Partition.compactMu, then Partition.syncMu, then Partition.mu, then Log.checkpointMu, then
 // Log.mu and segment.indexMu. Appends hold Partition.mu, also while a segment is
 // made; readers hold no lock, save indexMu when they seek.
+//
+// Below all of these, where a segment is opened or closed: openSegments.makingRoom, then
+// segment.openMu, then openSegments.mu. Segments are closed with the first held, and
+// each time with the second of that segment, if it is free.
 package log

@@ -33,6 +33,7 @@ type Log struct {
 	populating chan *segment // pinned; segments whose next pages are to be present
 	compacting chan struct{} // semaphore: one partition is compacted at a time
 	syncing    chan struct{} // semaphore: so many partitions sync at a time
+	open       *openSegments
 	stop       chan struct{} // ends the goroutines counted by stopped
 	stopped    sync.WaitGroup
 
@@ -75,7 +76,7 @@ func Open(dir string, o Options) (_ *Log, err error) {
 	if l.lock, err = o.FS.Lock(path.Join(dir, lockFile)); err != nil {
 		return nil, fmt.Errorf("log: open %s: %w", dir, err)
 	}
-	if err := l.open(); err != nil {
+	if err := l.recover(); err != nil {
 		_ = l.releaseAll()
 		_ = l.lock.Close()
 		return nil, err
@@ -100,6 +101,7 @@ func newLog(dir string, o Options) *Log {
 		populating: make(chan *segment, 16),
 		compacting: make(chan struct{}, 1),
 		syncing:    make(chan struct{}, maxSyncing),
+		open:       &openSegments{limit: o.MaxOpenSegments},
 		stop:       make(chan struct{}),
 		topics:     make(map[string]*topicPartitions),
 	}
@@ -117,7 +119,8 @@ func (l *Log) releaseAll() (err error) {
 	return err
 }
 
-func (l *Log) open() (err error) {
+// recover opens all that is in the directory.
+func (l *Log) recover() (err error) {
 	files := l.options.FS
 	if l.registry, err = readRegistry(files, l.dir); err != nil {
 		return err
@@ -622,7 +625,7 @@ func (l *Log) Close() error {
 // that appends meet no page faults, unless the segment is small: its pages would be
 // written to the disk too. Only the appender calls it.
 func (l *Log) populate(s *segment) {
-	if s.end.Load() < firstChunkBytes || s.end.Load()+populateBytes/2 < s.populated || s.populated >= s.allocated || !s.pin() {
+	if s.end.Load() < firstChunkBytes || s.end.Load()+populateBytes/2 < s.populated || s.populated >= s.allocated || s.pin() != nil {
 		return
 	}
 	s.populated = min(s.allocated, s.end.Load()+populateBytes)

@@ -122,7 +122,8 @@ type modelRun struct {
 	model  model
 	nextID ProducerID
 	steps  []string
-	count  int // operations
+	count  int                // operations
+	hook   func(vfs.Op) error // of mem
 
 	closing bool // Close was called and may have failed
 }
@@ -363,9 +364,20 @@ func (r *modelRun) step() error {
 		r.note("checkpoint")
 		return r.log.Checkpoint()
 	default:
-		r.compare()
-		return nil
+		return undisturbed(r.mem, r.hook, r.compare)
 	}
+}
+
+// undisturbed calls f, which reads, with nothing that stops the file system meanwhile:
+// a read may have to open a file again.
+func undisturbed(mem *vfs.Mem, hook func(vfs.Op) error, f func()) error {
+	mem.SetHook(nil)
+	defer mem.SetHook(hook)
+	if _, err := mem.List("log"); err != nil {
+		return err // it has stopped already
+	}
+	f()
+	return nil
 }
 
 // retain applies settings, which the topic does not have by itself, so that nothing is
@@ -437,6 +449,7 @@ func runModel(t *testing.T, seed uint64) int {
 	r.o.ProducerExpiry = -1
 	r.o.MaxBatchBytes = 8 << 10
 	r.o.IndexIntervalBytes = oneOf(random, int64(1), 100, 1<<20)
+	r.o.MaxOpenSegments = oneOf(random, 0, 1, 3)
 	r.spec = TopicSpec{
 		Partitions:   1,
 		Sync:         oneOf(random, SyncByOS, SyncAlways, SyncEvery(time.Millisecond)),
@@ -444,7 +457,7 @@ func runModel(t *testing.T, seed uint64) int {
 		Compression:  oneOf(random, 0, Gzip, Snappy, LZ4, Zstd),
 	}
 	r.batch = oneOf(random, 1, 4, 20)
-	r.note("%+v, index interval %d, batches of %d", r.spec, r.o.IndexIntervalBytes, r.batch)
+	r.note("%+v, index interval %d, %d open, batches of %d", r.spec, r.o.IndexIntervalBytes, r.o.MaxOpenSegments, r.batch)
 	if random.IntN(2) == 0 {
 		r.owners = &blocks{}
 	}
@@ -457,7 +470,7 @@ func runModel(t *testing.T, seed uint64) int {
 		}
 		mode := random.IntN(3)
 		var mu sync.Mutex // the worker calls the hook too
-		r.mem.SetHook(func(op vfs.Op) error {
+		r.hook = func(op vfs.Op) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if countdown == 0 && (mode != 2 || op.Kind == vfs.OpSync) {
@@ -474,7 +487,8 @@ func runModel(t *testing.T, seed uint64) int {
 				countdown--
 			}
 			return nil
-		})
+		}
+		r.mem.SetHook(r.hook)
 		var err error
 		for n := 1 + random.IntN(12); n > 0 && err == nil; n-- {
 			err = r.step()

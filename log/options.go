@@ -22,6 +22,8 @@ const (
 	defaultCompactionInterval    = 15 * time.Second
 	defaultCompactionMemoryBytes = 64 << 20
 
+	defaultMaxOpenSegments = 2048
+
 	defaultRemoteInterval  = 10 * time.Second
 	defaultRemoteReadBytes = 4 << 20
 	defaultRemoteTimeout   = 30 * time.Second
@@ -50,6 +52,14 @@ type Options struct {
 	// than their topics keep them. Zero means 5 minutes, negative means never: then
 	// age alone drops nothing.
 	RetentionCheckInterval time.Duration
+
+	// MaxOpenSegments bounds how many segments are open at a time, of all partitions
+	// together: each takes a mapping of its file, and a descriptor while it is the one
+	// appended to or was so until a moment ago. When one more is needed, those that
+	// nobody used for longest are closed, after a sync where that is due, and opened
+	// again by the next append or read. Those in use do not go: as many are open as
+	// are read or written at one moment, if that is more. Zero means 2048.
+	MaxOpenSegments int
 
 	// IndexIntervalBytes is how many bytes of batches share an index entry. Zero
 	// means 4 KiB.
@@ -145,6 +155,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.CompactionMemoryBytes == 0 {
 		o.CompactionMemoryBytes = defaultCompactionMemoryBytes
 	}
+	if o.MaxOpenSegments == 0 {
+		o.MaxOpenSegments = defaultMaxOpenSegments
+	}
 	if o.RemoteInterval == 0 {
 		o.RemoteInterval = defaultRemoteInterval
 	}
@@ -157,6 +170,8 @@ func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.RemoteReadBytes < 0 || o.RemoteReadBytes > math.MaxInt32:
 		return o, fmt.Errorf("log: Options.RemoteReadBytes is %d, allowed is 1 to %d", o.RemoteReadBytes, math.MaxInt32)
+	case o.MaxOpenSegments < 0:
+		return o, fmt.Errorf("log: Options.MaxOpenSegments is %d, it cannot be negative", o.MaxOpenSegments)
 	case o.RemoteTimeout < 0:
 		return o, fmt.Errorf("log: Options.RemoteTimeout is %v, it cannot be negative", o.RemoteTimeout)
 	case o.CompactionMemoryBytes < 0:

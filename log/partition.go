@@ -336,13 +336,12 @@ func (p *Partition) halt() (first bool) {
 // release drops the partition's own pins and descriptors.
 func (p *Partition) release() (err error) {
 	for _, s := range *p.segments.Load() {
-		err = errors.Join(err, s.closeFile())
-		s.unpin()
+		err = errors.Join(err, s.drop())
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.spares {
-		err = errors.Join(err, s.close())
+		err = errors.Join(err, p.letGo(s))
 	}
 	p.spares = nil
 	return err
@@ -369,11 +368,9 @@ func (p *Partition) close() (cleanStop, error) {
 	}
 	p.dropSpares()
 	active := p.active()
-	if err := active.file.Truncate(active.end.Load()); err != nil {
-		return cleanStop{}, p.fail(fmt.Errorf("cut %s to its end: %w", active.name(logSuffix), err))
-	}
-	if err := active.file.Sync(); err != nil {
-		return cleanStop{}, p.fail(fmt.Errorf("sync %s: %w", active.name(logSuffix), err))
+	active.sealed.Store(true)
+	if err := active.settle(); err != nil {
+		return cleanStop{}, p.fail(err)
 	}
 	end := Offset(p.end.Load())
 	err = active.writeIndexes(p.aborted.Load().between(active.base, active.next))
@@ -451,8 +448,18 @@ func (p *Partition) setSpecLocked(spec TopicSpec) {
 	p.capacity = min(max(p.segLimit, int64(p.options.MaxBatchBytes)), math.MaxInt32)
 }
 
+// newSegment returns a segment of the partition that is to be written, and closed.
+func (p *Partition) newSegment(base Offset) *segment {
+	s := newSegment(p.options.FS, p.dir, base, p.options.IndexIntervalBytes)
+	s.capacity, s.bound, s.failed = p.capacity, p.log.open, p.fail
+	s.writable.Store(true)
+	return s
+}
+
+// createSegment makes an empty segment with its file.
 func (p *Partition) createSegment(base Offset) (*segment, error) {
-	return createSegment(p.options.FS, p.dir, base, p.capacity, p.options.IndexIntervalBytes)
+	s := p.newSegment(base)
+	return s, s.create()
 }
 
 func (p *Partition) files() vfs.FS { return p.options.FS }

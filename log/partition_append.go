@@ -139,7 +139,7 @@ func (p *Partition) writeLocked(b *Batch, holds func(Tail) error) (AppendResult,
 func (p *Partition) appendTimeOf(sent *sentBatch) int64 {
 	segments := *p.segments.Load()
 	s := segments[find(segments, sent.base)]
-	if !s.pin() {
+	if s.pin() != nil {
 		return 0
 	}
 	defer s.unpin()
@@ -173,6 +173,10 @@ func (p *Partition) appendLocked(b *Batch, now time.Time) (base, last Offset, er
 			return 0, 0, err
 		}
 	}
+	if err := active.pin(); err != nil {
+		return 0, 0, fmt.Errorf("append to %s: %w", p.name, err)
+	}
+	defer active.unpin()
 	if err := active.room(size); err != nil {
 		return 0, 0, err
 	}
@@ -221,7 +225,8 @@ func (p *Partition) rollLocked(base Offset, now time.Time) (*segment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("roll %s: %w", p.name, err)
 	}
-	old.sealed = time.Now()
+	old.sealedAt = time.Now()
+	old.sealed.Store(true)
 	old.snapshot = p.producers.encodeSnapshot(now.UnixMilli())
 	p.unsynced = append(p.unsynced, old)
 	p.dirUnsynced = true

@@ -1,6 +1,7 @@
 package log
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,10 @@ func (p *Partition) truncateLocked(end Offset) (cut bool, err error) {
 	}
 	at := find(segments, end)
 	split := segments[at]
+	if err := split.pin(); err != nil {
+		return false, err
+	}
+	defer split.unpin()
 	position, err := split.seek(end, split.end.Load())
 	if err != nil {
 		return false, err
@@ -93,7 +98,7 @@ func (p *Partition) cutSegmentsLocked(at int, position int64, end Offset) error 
 	split := segments[at]
 	files := p.files()
 	for _, s := range slices.Backward(segments[at+1:]) {
-		if err := errors.Join(s.closeFile(), s.remove()); err != nil {
+		if err := errors.Join(s.drop(), s.remove()); err != nil {
 			return err
 		}
 	}
@@ -111,14 +116,16 @@ func (p *Partition) cutSegmentsLocked(at int, position int64, end Offset) error 
 	if err := copyPrefix(files, split, position); err != nil {
 		return err
 	}
-	active, err := openSegment(files, p.dir, split.base, p.capacity, p.options.IndexIntervalBytes)
-	if err != nil {
+	active := p.newSegment(split.base)
+	if err := cmp.Or(active.find(), active.pin()); err != nil {
 		return err
 	}
-	if found := active.scan(position, scanOptions{gapsBelow: p.compaction.touched}); found.fault != nil || found.next != end {
-		active.unpin()
-		return errors.Join(fmt.Errorf("the copy ends at offset %d: %w", found.next, found.fault), active.closeFile())
+	found := active.scan(position, scanOptions{gapsBelow: p.compaction.touched})
+	active.unpin()
+	if found.fault != nil || found.next != end {
+		return errors.Join(fmt.Errorf("the copy ends at offset %d: %w", found.next, found.fault), active.drop())
 	}
+	active.synced.Store(position)
 	active.since = p.options.Now()
 
 	// The leader epoch file keeps the epochs that are cut away until the next batch
@@ -132,10 +139,7 @@ func (p *Partition) cutSegmentsLocked(at int, position int64, end Offset) error 
 	shorter := append(slices.Clone(segments[:at]), active)
 	p.segments.Store(&shorter)
 	p.generation.Add(1)
-	for _, s := range segments[at:] {
-		_ = s.closeFile()
-		s.unpin()
-	}
+	_ = split.drop()
 	p.unsynced = slices.DeleteFunc(slices.Clone(p.unsynced), func(s *segment) bool { return s.base >= split.base })
 	if err := p.reloadProducersLocked(snapshots, end); err != nil {
 		return err
@@ -159,7 +163,8 @@ func (p *Partition) reloadProducersLocked(snapshots []Offset, end Offset) error 
 	return nil
 }
 
-// copyPrefix replaces a segment's file by its first n bytes, durably.
+// copyPrefix replaces a segment's file by its first n bytes, durably. The caller holds
+// a pin.
 func copyPrefix(files vfs.FS, s *segment, n int64) error {
 	temporary := s.name(logSuffix) + temporarySuffix
 	f, err := files.Create(temporary)
@@ -312,7 +317,9 @@ func (p *Partition) removeDropped(dropped []*segment) error {
 // spare besides those in hand.
 func (p *Partition) removeOrRetire(s *segment, inHand []*spare) (made *spare, err error) {
 	if p.wantsSpare(s.end.Load(), inHand) {
-		made, err = s.retire()
+		if made, err = s.retire(); made == nil {
+			p.log.open.releaseSpare()
+		}
 	}
 	if made != nil {
 		return made, s.removeIndexes()
@@ -320,9 +327,7 @@ func (p *Partition) removeOrRetire(s *segment, inHand []*spare) (made *spare, er
 	if err != nil {
 		p.options.Logger.Warn("segment file is not kept as a spare", "segment", s.name(logSuffix), "error", err)
 	}
-	err = errors.Join(s.closeFile(), s.remove())
-	s.unpin()
-	return nil, err
+	return nil, errors.Join(s.drop(), s.remove())
 }
 
 // removeSnapshots removes the snapshots for which gone is true and returns the

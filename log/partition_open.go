@@ -93,8 +93,7 @@ func (p *Partition) openAs(state openState) (err error) {
 	defer func() {
 		if err != nil {
 			for _, s := range o.segments {
-				_ = s.closeFile()
-				s.unpin()
+				_ = s.drop()
 			}
 		}
 	}()
@@ -110,7 +109,7 @@ func (p *Partition) openAs(state openState) (err error) {
 	return nil
 }
 
-// openSegments maps all segment files that are still wanted.
+// openSegments finds all segment files that are still wanted.
 func (o *opening) openSegments() (err error) {
 	if o.files, err = o.listFiles(); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -119,8 +118,8 @@ func (o *opening) openSegments() (err error) {
 		return err
 	}
 	for _, base := range o.files.segments {
-		s, err := openSegment(o.options.FS, o.dir, base, o.capacity, o.options.IndexIntervalBytes)
-		if err != nil {
+		s := o.newSegment(base)
+		if err := s.find(); err != nil {
 			return err
 		}
 		s.appended.Store(o.options.Now().UnixMilli())
@@ -233,7 +232,12 @@ func (o *opening) missing(end Offset) error {
 // done is true when the log ends before it.
 func (o *opening) misplaced(i int) (done bool, err error) {
 	s, expected := o.segments[i], o.segments[i-1].next
-	if found := s.scan(s.allocated, scanOptions{gapsBelow: maxOffset, recycled: !o.state.adopt}); found.fault == nil && found.end == 0 {
+	if err := s.pin(); err != nil {
+		return false, err
+	}
+	found := s.scan(s.allocated, scanOptions{gapsBelow: maxOffset, recycled: !o.state.adopt})
+	s.unpin()
+	if found.fault == nil && found.end == 0 {
 		// Left by a roll that failed, or emptied by the crash.
 		return false, o.dropSegments(i, i+1)
 	}
@@ -266,6 +270,7 @@ func (o *opening) trustSeal(s *segment) bool {
 	if made.size > 0 && !s.endsWith(made) {
 		return false
 	}
+	s.synced.Store(made.size)
 	txns, err := loadIndex(s, txnIndexSuffix, made.txnIndex, func(b []byte) ([]abortedTransaction, error) {
 		return decodeTxnIndex(b)
 	})
@@ -285,6 +290,10 @@ func (o *opening) scanSegment(s *segment, last bool) (scanned, error) {
 	if err := s.removeIndexes(); err != nil {
 		return scanned{}, err
 	}
+	if err := s.pin(); err != nil {
+		return scanned{}, err
+	}
+	defer s.unpin()
 	var disagree error
 	found := s.scan(s.allocated, scanOptions{
 		gapsBelow: o.gapsBelow(),
@@ -361,8 +370,7 @@ func (o *opening) cut(i int, found scanned) error {
 // interruption leaves a log without holes.
 func (o *opening) dropSegments(from, to int) error {
 	for _, s := range slices.Backward(o.segments[from:to]) {
-		_ = s.closeFile()
-		s.unpin()
+		_ = s.drop()
 		if err := s.remove(); err != nil {
 			return err
 		}
@@ -454,6 +462,10 @@ func (o *opening) checkEpochs(known epochs) error {
 		if off < s.base || off >= s.next {
 			return nil
 		}
+		if err := s.pin(); err != nil {
+			return err
+		}
+		defer s.unpin()
 		at, err := s.seek(off, s.end.Load())
 		if err != nil {
 			return err
@@ -616,6 +628,26 @@ func (o *opening) isBase(offset Offset) bool {
 	return slices.ContainsFunc(o.segments, func(s *segment) bool { return s.base == offset })
 }
 
+// repair makes what a scan found durable: there are no bytes behind the end, and those
+// of the batches from off on are written anew.
+func (s *segment) repair(off Offset) error {
+	if err := s.pin(); err != nil {
+		return err
+	}
+	defer s.unpin()
+	// Whatever follows the end must not look like batches one day.
+	if s.allocated > s.end.Load() {
+		if err := s.file.Truncate(s.end.Load()); err != nil {
+			return err
+		}
+		s.allocated = s.end.Load()
+	}
+	if err := s.rewrite(off); err != nil {
+		return err
+	}
+	return s.syncPinned()
+}
+
 // rewrite writes the batches from off on once more. After a sync that failed, the
 // operating system may hold pages for clean that never reached the disk; a sync
 // alone would not write them.
@@ -653,23 +685,18 @@ func (o *opening) settleActive(end Offset) error {
 		last := i == len(o.segments)-1
 		scannedHere := slices.Contains(o.walked, s)
 		if scannedHere {
-			// Whatever follows the end must not look like batches one day.
-			if s.allocated > s.end.Load() {
-				if err := s.file.Truncate(s.end.Load()); err != nil {
-					return err
-				}
-				s.allocated = s.end.Load()
-			}
-			if err := s.rewrite(o.state.recoveryPoint); err != nil {
-				return err
-			}
-			if err := s.file.Sync(); err != nil {
+			if err := s.repair(o.state.recoveryPoint); err != nil {
 				return err
 			}
 		}
 		if last {
 			s.since = o.options.Now()
-			if _, _, err := s.loadIndexes(); err != nil {
+			if err := s.pin(); err != nil {
+				return err
+			}
+			_, _, err := s.loadIndexes()
+			s.unpin()
+			if err != nil {
 				return err
 			}
 			s.seal = nil
@@ -684,7 +711,7 @@ func (o *opening) settleActive(end Offset) error {
 				o.options.Logger.Warn("indexes of a sealed segment are not written", "segment", s.name(logSuffix), "error", err)
 			}
 		}
-		if err := s.closeFile(); err != nil {
+		if err := s.finish(); err != nil {
 			return err
 		}
 	}

@@ -100,7 +100,7 @@ func (p *Partition) syncSealed(now time.Time) (next time.Duration) {
 	failed, syncDir := p.failed.Load() != nil, p.dirUnsynced
 	var due []*segment
 	for _, s := range p.unsynced {
-		if wait := sealDelay - now.Sub(s.sealed); wait > 0 {
+		if wait := sealDelay - now.Sub(s.sealedAt); wait > 0 {
 			next = wait
 			break
 		}
@@ -129,12 +129,8 @@ func (p *Partition) syncSealed(now time.Time) (next time.Duration) {
 // syncFiles syncs sealed segments and the directory. The caller holds syncMu.
 func (p *Partition) syncFiles(sealed []*segment, syncDir bool) error {
 	for _, s := range sealed {
-		// Other tools expect a segment to end with its last batch.
-		if err := s.file.Truncate(s.end.Load()); err != nil {
-			return p.fail(fmt.Errorf("cut %s to its end: %w", s.name(logSuffix), err))
-		}
-		if err := s.file.Sync(); err != nil {
-			return p.fail(fmt.Errorf("sync %s: %w", s.name(logSuffix), err))
+		if err := s.settle(); err != nil {
+			return p.fail(err)
 		}
 	}
 	if syncDir {
@@ -162,8 +158,8 @@ func (p *Partition) syncRound() (sealed []*segment, err error) {
 		return nil, nil
 	}
 
-	if err := active.file.Sync(); err != nil {
-		return nil, p.fail(fmt.Errorf("sync %s: %w", active.name(logSuffix), err))
+	if err := active.sync(); err != nil {
+		return nil, p.fail(err)
 	}
 	if err := p.syncFiles(sealed, syncDir); err != nil {
 		return nil, err
@@ -190,14 +186,14 @@ func (p *Partition) finishSealed(sealed []*segment) {
 	p.syncMu.Lock()
 	defer p.syncMu.Unlock()
 	for _, s := range sealed {
-		if s.file == nil || !slices.Contains(*p.segments.Load(), s) {
+		if !s.writable.Load() || !slices.Contains(*p.segments.Load(), s) {
 			continue
 		}
 		err := s.writeIndexes(p.aborted.Load().between(s.base, s.next))
 		if err == nil {
 			err = replaceFile(p.files(), path.Join(p.dir, offsetName(s.next, snapshotSuffix)), s.snapshot)
 		}
-		if err = errors.Join(err, s.closeFile()); err != nil {
+		if err = errors.Join(err, s.finish()); err != nil {
 			p.options.Logger.Warn("sealed segment is not finished", "segment", s.name(logSuffix), "error", err)
 		}
 		s.snapshot = nil

@@ -108,12 +108,11 @@ func (p *Partition) openReadOnly(state openState) (err error) {
 			return
 		}
 		for _, s := range o.segments {
-			_ = s.closeFile()
-			s.unpin()
+			_ = s.drop()
 		}
 	}()
 	steps := []func() error{
-		o.readCompaction, o.mapSegments, o.readEpochs, o.scanAll, o.settleEpochs, o.rebuildProducers, o.publish,
+		o.readCompaction, o.findSegments, o.readEpochs, o.scanAll, o.settleEpochs, o.rebuildProducers, o.publish,
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -123,9 +122,9 @@ func (p *Partition) openReadOnly(state openState) (err error) {
 	return nil
 }
 
-// mapSegments maps the segments, and for those that were being replaced the ones that
+// findSegments finds the segments, and for those that were being replaced the ones that
 // take their place.
-func (o *opening) mapSegments() (err error) {
+func (o *opening) findSegments() (err error) {
 	if o.files, err = o.listFiles(); err != nil {
 		return err
 	}
@@ -137,14 +136,14 @@ func (o *opening) mapSegments() (err error) {
 		if swaps.cover(base) {
 			continue
 		}
-		s, err := openSegment(o.options.FS, o.dir, base, 0, o.options.IndexIntervalBytes)
+		s, err := o.findToRead(base, logSuffix)
 		if err != nil {
 			return err
 		}
 		o.segments = append(o.segments, s)
 	}
 	for _, swap := range swaps {
-		s, err := o.openSwap(swap.base)
+		s, err := o.findToRead(swap.base, logSuffix+swapSuffix)
 		if err != nil {
 			return err
 		}
@@ -165,29 +164,43 @@ func (o *opening) scanAll() error {
 			}
 			before.gapAfter = s.base > before.next
 		}
-		found := s.scan(s.allocated, scanOptions{gapsBelow: maxOffset, recycled: o.state.recycled, each: func(at int64, b *Batch) error { return o.checkEpoch(s, at, b) }})
+		found, torn, err := o.scanReadOnly(i)
+		if err != nil {
+			return err
+		}
 		o.recovery.ScannedBytes += found.end
 		o.replay = min(o.replay, s.base)
 		o.walked = append(o.walked, s)
 		if found.fault == nil {
 			continue
 		}
-		last := i == len(o.segments)-1
-		if !o.torn(s, found, last) {
+		if !torn {
 			return found.corruption(s)
 		}
 		o.recovery.CutFrom, o.recovery.CutBytes, o.recovery.CutSegments = found.next, found.dirty, 1
 		for _, later := range o.segments[i+1:] {
 			o.recovery.CutSegments++
 			o.recovery.CutBytes += later.allocated
-			_ = later.closeFile()
-			later.unpin()
+			_ = later.drop()
 		}
 		o.segments = o.segments[:i+1]
 		o.options.Logger.Warn("a torn tail is passed over", "partition", o.name.String(), "segment", s.name(logSuffix),
 			"position", found.end, "offset", int64(found.next), "bytes", o.recovery.CutBytes, "segments", o.recovery.CutSegments, "cause", found.fault)
+		return nil
 	}
 	return nil
+}
+
+// scanReadOnly checks every batch of segment i. torn tells whether a fault is where a
+// crash cut off a write.
+func (o *opening) scanReadOnly(i int) (found scanned, torn bool, err error) {
+	s := o.segments[i]
+	if err := s.pin(); err != nil {
+		return found, false, err
+	}
+	defer s.unpin()
+	found = s.scan(s.allocated, scanOptions{gapsBelow: maxOffset, recycled: o.state.recycled, each: func(at int64, b *Batch) error { return o.checkEpoch(s, at, b) }})
+	return found, found.fault != nil && o.torn(s, found, i == len(o.segments)-1), nil
 }
 
 // torn tells whether a fault is where a crash cut off a write, and not damage: above
@@ -210,11 +223,6 @@ func (o *opening) publish() error {
 		o.segments = append(o.segments, newSegment(o.options.FS, o.dir, max(o.state.start, 0), o.options.IndexIntervalBytes))
 	}
 	first, end := o.segments[0].base, o.logEnd()
-	for _, s := range o.segments {
-		if err := s.closeFile(); err != nil {
-			return err
-		}
-	}
 	start := min(max(o.state.start, first), end)
 	kept := p.aborted.Load().between(start, maxOffset)
 	p.aborted.Store(&kept)

@@ -11,13 +11,14 @@ import (
 
 // Reader reads batches in order. It is for one goroutine. It pins the segment it
 // reads, so that what Next returned stays readable even when the segment is
-// deleted meanwhile.
+// deleted meanwhile; a reader that has nothing to read pins none.
 type Reader struct {
 	p         *Partition
 	isolation Isolation
 	next      Offset // offset after the last batch returned or passed over
 
-	segment    *segment      // pinned; nil before the first Next and after Close
+	segment    *segment      // nil before the first Next and after Close
+	pinned     bool          // segment is
 	position   int64         // of the batch with next, in segment
 	found      bool          // the batch at position was searched for and may begin before next
 	generation uint64        // of the partition's segments when segment was found
@@ -74,6 +75,9 @@ func (r *Reader) Next() (*Batch, error) {
 	// cut away without the generation growing first.
 	limit := p.limit(r.isolation)
 	for r.next < limit {
+		if err := r.resume(); err != nil {
+			return nil, err
+		}
 		if r.segment == nil || r.generation != p.generation.Load() || r.position >= r.segment.end.Load() {
 			var err error
 			if limit, err = r.locate(); err != nil {
@@ -107,7 +111,33 @@ func (r *Reader) Next() (*Batch, error) {
 	if int64(r.next) > p.end.Load() {
 		return nil, p.checkRange(r.next)
 	}
+	r.pause()
 	return nil, io.EOF
+}
+
+// pause lets go of the segment, which is still the one to go on with, since there may
+// be nothing to read for long.
+func (r *Reader) pause() {
+	if r.pinned && r.segment.fs != nil { // a piece from the object store is there no more than once
+		r.segment.unpin()
+		r.pinned = false
+	}
+}
+
+// resume takes back what pause did, unless the segment was dropped meanwhile.
+func (r *Reader) resume() error {
+	if r.segment == nil || r.pinned {
+		return nil
+	}
+	switch err := r.segment.pin(); {
+	case errors.Is(err, errDropped):
+		r.segment = nil
+	case err != nil:
+		return fmt.Errorf("read %s: %w", r.p.name, err)
+	default:
+		r.pinned = true
+	}
+	return nil
 }
 
 // locate pins the segment that holds next and finds its batch there, unless next is at
@@ -144,7 +174,7 @@ func (r *Reader) locate() (limit Offset, err error) {
 			return 0, &CorruptionError{File: s.name(logSuffix), Position: r.position, Offset: r.next,
 				Cause: errors.New("the segment ends before the offset")}
 		}
-		if !s.pin() {
+		if err := s.pin(); errors.Is(err, errDropped) {
 			if p.closed.Load() {
 				return 0, ErrClosed
 			}
@@ -152,9 +182,11 @@ func (r *Reader) locate() (limit Offset, err error) {
 				return 0, err
 			}
 			continue // deleted since the list was read
+		} else if err != nil {
+			return 0, fmt.Errorf("read %s: %w", p.name, err)
 		}
 		r.release()
-		r.segment = s
+		r.segment, r.pinned = s, true
 		position, err := s.seek(r.next, s.end.Load())
 		if err != nil {
 			r.release()
@@ -173,7 +205,7 @@ func (r *Reader) locateRemote() error {
 		return err
 	}
 	r.release()
-	r.segment = s
+	r.segment, r.pinned = s, true
 	r.position, err = s.seek(r.next, s.end.Load())
 	r.found, r.epochTo = true, 0
 	return err
@@ -276,8 +308,8 @@ func (r *Reader) Close() {
 }
 
 func (r *Reader) release() {
-	if r.segment != nil {
+	if r.pinned {
 		r.segment.unpin()
-		r.segment = nil
 	}
+	r.segment, r.pinned = nil, false
 }

@@ -139,11 +139,10 @@ func (p *Partition) nextToOffload() (*segment, error) {
 		if s.base < from {
 			continue
 		}
-		if s.file != nil || s.next > p.HighWatermark() {
+		if s.writable.Load() || s.next > p.HighWatermark() {
 			return nil, nil
 		}
-		s.pin()
-		return s, nil
+		return s, s.pin()
 	}
 	return nil, nil
 }

@@ -58,6 +58,8 @@ func (r *remoteReader) fetch(off Offset) (*segment, error) {
 	}
 	s := newSegment(nil, m.prefix(r.p.name), found.base, 0)
 	s.gaps, s.data = found.gaps, data
+	s.pins.Store(1) // the reader's, and no other
+	s.dropped.Store(true)
 	s.end.Store(int64(len(data)))
 
 	last, err := lastBatch(data)

@@ -32,18 +32,34 @@ const (
 )
 
 // segment is a file of consecutive batches, mapped as a whole. One goroutine at a
-// time appends, under Partition.mu; any number read, each while it holds a pin.
+// time appends, under Partition.mu; any number read. Each holds a pin meanwhile.
 type segment struct {
 	fs            vfs.FS
 	dir           string
 	base          Offset
-	indexInterval int64 // bytes that share an index entry
+	suffix        string // of the file
+	indexInterval int64  // bytes that share an index entry
+	capacity      int64  // bytes it is mapped for
+	bound         *openSegments
+	failed        func(error) error // called when closing it fails to make it durable
 
+	// Whoever holds a pin may use file and mapping, see segment_open.go.
+	pins    atomic.Int64 // closed, or how many use it
+	used    atomic.Bool  // pinned since the hand of bound passed
+	dropped atomic.Bool  // from the log; set once
+	slot    int          // in the ring of bound; guarded by its mu
+
+	openMu  sync.Mutex // held while file and mapping come or go
+	file    vfs.File   // nil where it is not written any more
 	mapping vfs.Mapping
 	data    []byte // the mapping's bytes; only [0, end) may be touched
 
-	end  atomic.Int64 // bytes of whole batches; stored by the appender
-	pins atomic.Int64 // one is the partition's; the mapping goes with the last
+	end    atomic.Int64 // bytes of whole batches; stored by the appender
+	synced atomic.Int64 // bytes that are durable; stored by whoever syncs
+	cut    atomic.Bool  // the file has no more bytes than that
+
+	writable atomic.Bool // not all that belongs to a sealed segment is done
+	sealed   atomic.Bool // nothing more is appended
 
 	present atomic.Int64 // bytes up to which pages may be made present; stored by the appender
 
@@ -55,8 +71,6 @@ type segment struct {
 	// appending leaves no gaps.
 	gaps, gapAfter bool
 
-	file vfs.File // nil once it is no longer written; guarded by Partition.syncMu and mu
-
 	// For the appender only.
 	next          Offset // offset after the last batch
 	allocated     int64  // bytes of the file
@@ -66,7 +80,7 @@ type segment struct {
 	warm          bool   // the pages of those bytes are as the last writes left them, for all we know
 	copies        *copies
 	since         time.Time // by Options.Now, at the first batch; zero when a process before wrote it and it is sealed
-	sealed        time.Time
+	sealedAt      time.Time
 	lastBatch     int64                  // position of the last batch
 	sinceIndexed  int64                  // bytes since the last index entry
 	maxTimeOffset Offset                 // last offset of the batch with maxTime, or -1
@@ -82,82 +96,49 @@ type segment struct {
 	seal    *seal // for checking them when they are loaded; nil until sealed
 }
 
+// newSegment returns a segment that is closed, and empty for all that is known. bound
+// and failed may be nil where it is not written and only for a moment.
 func newSegment(fs vfs.FS, dir string, base Offset, indexInterval int64) *segment {
-	s := &segment{fs: fs, dir: dir, base: base, indexInterval: indexInterval, next: base, maxTimeOffset: -1, loaded: true}
+	s := &segment{fs: fs, dir: dir, base: base, suffix: logSuffix, indexInterval: indexInterval, next: base, maxTimeOffset: -1, loaded: true}
 	s.maxTime.Store(noTime)
 	s.appended.Store(neverAppended)
-	s.pins.Store(1)
+	s.pins.Store(closed)
+	s.chunk = firstChunkBytes
 	return s
 }
 
-// createSegment makes an empty segment that can grow to capacity bytes.
-func createSegment(fs vfs.FS, dir string, base Offset, capacity, indexInterval int64) (*segment, error) {
-	s := newSegment(fs, dir, base, indexInterval)
-	file, err := fs.Create(s.name(logSuffix))
+// create makes the file of an empty segment, which is open then.
+func (s *segment) create() error {
+	s.bound.acquire()
+	s.openMu.Lock()
+	defer s.openMu.Unlock()
+	file, err := s.fs.Create(s.name(logSuffix))
+	if err == nil {
+		if err = s.attach(file); err != nil {
+			err = errors.Join(err, file.Close())
+		}
+	}
 	if err != nil {
-		return nil, err
+		s.bound.release()
+		return err
 	}
-	if err := s.attach(file, 0, capacity); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return s, nil
+	s.opened(0)
+	return nil
 }
 
-// openSegment maps an existing file so that it can grow to capacity bytes. What it
-// holds is for the caller to find out.
-func openSegment(fs vfs.FS, dir string, base Offset, capacity, indexInterval int64) (*segment, error) {
-	s := newSegment(fs, dir, base, indexInterval)
-	file, err := fs.Open(s.name(logSuffix))
-	if err != nil {
-		return nil, err
-	}
-	size, err := file.Size()
+// find looks how large the file of a segment is. What it holds is for the caller to
+// find out.
+func (s *segment) find() error {
+	size, err := s.fs.Size(s.name(s.suffix))
 	if err == nil && size > math.MaxInt32 {
 		err = &CorruptionError{File: s.name(logSuffix), Position: math.MaxInt32, Offset: -1,
 			Cause: fmt.Errorf("it has %d bytes, a segment has at most %d", size, math.MaxInt32)}
 	}
-	if err == nil {
-		err = s.attach(file, size, capacity)
-	}
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return s, nil
-}
-
-func (s *segment) attach(file vfs.File, size, capacity int64) (err error) {
-	s.file, s.allocated, s.chunk = file, size, firstChunkBytes
-	if capacity = max(capacity, size); capacity == 0 {
-		return nil
-	}
-	if s.mapping, err = file.Map(capacity); err != nil {
-		return fmt.Errorf("map %s: %w", s.name(logSuffix), err)
-	}
-	s.data = s.mapping.Bytes()
-	return nil
+	s.allocated, s.capacity = size, max(s.capacity, size)
+	return err
 }
 
 func (s *segment) name(suffix string) string { return path.Join(s.dir, offsetName(s.base, suffix)) }
-
-// pin keeps the mapping alive until unpin. It fails when it is gone already.
-func (s *segment) pin() bool {
-	for {
-		n := s.pins.Load()
-		if n == 0 {
-			return false
-		}
-		if s.pins.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
-func (s *segment) unpin() {
-	if s.pins.Add(-1) == 0 && s.mapping != nil {
-		// The address space stays taken when this fails; nothing else does.
-		_ = s.mapping.Unmap()
-	}
-}
 
 // room makes sure that n more bytes have disk space.
 func (s *segment) room(n int64) error {
@@ -165,7 +146,7 @@ func (s *segment) room(n int64) error {
 	if need <= s.allocated {
 		return nil
 	}
-	target := min(max(need, s.allocated+s.chunk), max(need, int64(len(s.data))))
+	target := min(max(need, s.allocated+s.chunk), max(need, s.capacity))
 	if err := s.file.Allocate(target); err != nil {
 		return fmt.Errorf("allocate %d bytes for %s: %w", target, s.name(logSuffix), err)
 	}
@@ -179,9 +160,9 @@ func (s *segment) room(n int64) error {
 func (s *segment) fits(n int64, last Offset, segmentBytes int64) bool {
 	end := s.end.Load()
 	if end == 0 {
-		return end+n <= int64(len(s.data))
+		return end+n <= s.capacity
 	}
-	return end+n <= min(segmentBytes, int64(len(s.data))) && last-s.base <= math.MaxInt32
+	return end+n <= min(segmentBytes, s.capacity) && last-s.base <= math.MaxInt32
 }
 
 // append puts a batch at the end, stamped with base offset and epoch, and publishes
@@ -323,7 +304,7 @@ func loadIndex[E any](s *segment, suffix string, sum fileSum, decode func([]byte
 // segment holds a pin.
 func (s *segment) rebuildLocked() error {
 	again := newSegment(s.fs, s.dir, s.base, s.indexInterval)
-	again.data = s.data
+	again.data = s.data // of whoever pins s
 	found := again.scan(s.end.Load(), scanOptions{gapsBelow: maxOffset})
 	if found.fault != nil {
 		return found.corruption(again)
@@ -395,6 +376,10 @@ func (s *segment) batchAt(position int64) (b Batch, err error) {
 
 // endsWith tells whether the segment's last batch is where the seal says.
 func (s *segment) endsWith(made seal) bool {
+	if s.pin() != nil {
+		return false
+	}
+	defer s.unpin()
 	b, err := s.batchAt(made.lastBatch)
 	return err == nil && b.Last+1 == made.next && made.lastBatch+int64(len(b.Bytes)) == made.size
 }
@@ -402,6 +387,13 @@ func (s *segment) endsWith(made seal) bool {
 // eachBatch calls f for the checked batches from the one that holds off on.
 func (s *segment) eachBatch(off Offset, f func(*Batch) error) error {
 	end := s.end.Load()
+	if end == 0 {
+		return nil
+	}
+	if err := s.pin(); err != nil {
+		return err
+	}
+	defer s.unpin()
 	at, err := s.seek(off, end)
 	if err != nil {
 		return err
@@ -429,16 +421,5 @@ func (s *segment) removeIndexes() (err error) {
 	for _, suffix := range []string{sealSuffix, indexSuffix, timeIndexSuffix, txnIndexSuffix} {
 		err = errors.Join(err, removeIfPresent(s.fs, s.name(suffix)))
 	}
-	return err
-}
-
-// closeFile closes the descriptor of a segment that is no longer written. The
-// mapping stays.
-func (s *segment) closeFile() error {
-	if s.file == nil {
-		return nil
-	}
-	err := s.file.Close()
-	s.file = nil
 	return err
 }

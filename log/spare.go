@@ -45,28 +45,39 @@ type spare struct {
 	warm    bool // its pages are as the last writes left them, for all we know
 }
 
-// close lets go of the file, which stays where it is.
-func (s *spare) close() error {
+// letGo closes a spare, whose file stays where it is.
+func (p *Partition) letGo(s *spare) error {
+	p.log.open.releaseSpare()
+	p.log.open.release()
 	return errors.Join(s.file.Close(), s.mapping.Unmap())
 }
 
 // retire makes a segment that is no longer part of the log a spare. It fails when
-// somebody still reads it; then, and on an error, the segment is as it was. The
-// spare must not be used before the directory is synced: its old name would come
+// somebody still reads it, and when it is not open; then, and on an error, the segment
+// is as it was. The spare must not be used before the directory is synced: its old name would come
 // back with what was written under the new one.
 func (s *segment) retire() (*spare, error) {
-	if s.mapping == nil || !s.pins.CompareAndSwap(1, 0) {
+	s.openMu.Lock()
+	defer s.openMu.Unlock()
+	if !s.pins.CompareAndSwap(0, closed) {
 		return nil, nil
 	}
-	made, err := s.asSpare()
+	if s.mapping == nil {
+		s.pins.Store(0)
+		return nil, nil
+	}
+	made, err := s.asSpareLocked()
 	if err != nil {
-		s.pins.Store(1)
+		s.pins.Store(0)
 		return nil, err
 	}
+	s.dropped.Store(true)
+	s.bound.remove(s) // it is still counted
+	s.file, s.mapping, s.data = nil, nil, nil
 	return made, nil
 }
 
-func (s *segment) asSpare() (*spare, error) {
+func (s *segment) asSpareLocked() (*spare, error) {
 	// The descriptor is closed once the segment was synced.
 	made := &spare{name: s.name(logSuffix) + spareSuffix, file: s.file, mapping: s.mapping, warm: s.file != nil, since: time.Now()}
 	if made.file == nil {
@@ -86,16 +97,20 @@ func (s *segment) asSpare() (*spare, error) {
 }
 
 // recycleSegment makes an empty segment of a spare, whose name it takes away.
-func recycleSegment(fs vfs.FS, dir string, base Offset, old *spare, choice *copies, indexInterval int64) (*segment, error) {
-	s := newSegment(fs, dir, base, indexInterval)
+func (p *Partition) recycleSegment(base Offset, old *spare) (*segment, error) {
+	s := p.newSegment(base)
 	s.file, s.mapping, s.data = old.file, old.mapping, old.mapping.Bytes()
-	s.allocated, s.chunk, s.recycled, s.populated = old.size, firstChunkBytes, old.size, old.size
-	s.warm, s.copies = old.warm, choice
+	s.allocated, s.recycled, s.populated = old.size, old.size, old.size
+	s.warm, s.copies = old.warm, &p.copies
 	// Before it has the name of a segment, the file must not begin as one.
 	if err := s.markEnd(s.mapping.Write, 0); err != nil {
 		return nil, err
 	}
-	return s, fs.Rename(old.name, s.name(logSuffix))
+	if err := s.fs.Rename(old.name, s.name(logSuffix)); err != nil {
+		return nil, err
+	}
+	s.opened(0)
+	return s, nil
 }
 
 // markEnd says that the log ends at a position, if what the file held before
@@ -135,7 +150,7 @@ func (p *Partition) keepSpares(more []*spare) {
 }
 
 // wantsSpare tells whether one more spare of about the given size is welcome,
-// besides those in hand.
+// besides those in hand, and counts it.
 func (p *Partition) wantsSpare(size int64, inHand []*spare) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,7 +160,7 @@ func (p *Partition) wantsSpare(size int64, inHand []*spare) bool {
 			n, total = n+1, total+s.size
 		}
 	}
-	return n <= maxSpares && total <= maxSpareBytes
+	return n <= maxSpares && total <= maxSpareBytes && p.log.open.acquireSpare()
 }
 
 // takeSpareLocked returns a spare that can become a segment, or nil.
@@ -164,7 +179,7 @@ func (p *Partition) takeSpareLocked() *spare {
 
 // discard removes a spare. A file that stays is removed when the log is opened.
 func (p *Partition) discard(s *spare) {
-	if err := errors.Join(s.close(), p.files().Remove(s.name)); err != nil {
+	if err := errors.Join(p.letGo(s), p.files().Remove(s.name)); err != nil {
 		p.options.Logger.Warn("spare segment file stays", "file", s.name, "error", err)
 	}
 }
@@ -195,15 +210,16 @@ func (p *Partition) nextSegmentLocked(base Offset) (*segment, error) {
 	if old == nil {
 		return p.createSegment(base)
 	}
-	s, err := recycleSegment(p.files(), p.dir, base, old, &p.copies, p.options.IndexIntervalBytes)
+	s, err := p.recycleSegment(base, old)
 	if err != nil {
 		// Under which name it is now is not known, but it is empty under both.
 		p.options.Logger.Warn("segment file cannot be used again", "file", old.name, "error", err)
-		_ = old.close()
+		_ = p.letGo(old)
 		if err := errors.Join(removeIfPresent(p.files(), old.name), removeIfPresent(p.files(), path.Join(p.dir, offsetName(base, logSuffix)))); err != nil {
 			return nil, err
 		}
 		return p.createSegment(base)
 	}
+	p.log.open.releaseSpare()
 	return s, nil
 }

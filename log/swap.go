@@ -50,14 +50,16 @@ func (o *opening) findSwaps() (all swaps, err error) {
 		if !ok || !strings.HasSuffix(name, swapSuffix) || base >= incomplete {
 			continue
 		}
-		s, err := o.openSwap(base)
+		s, err := o.findToRead(base, logSuffix+swapSuffix)
+		if err == nil {
+			err = s.pin()
+		}
 		if err != nil {
 			return nil, err
 		}
 		found := s.scan(s.allocated, scanOptions{gapsBelow: maxOffset})
-		err = errors.Join(found.fault, s.closeFile())
 		s.unpin()
-		if err != nil {
+		if err := errors.Join(found.fault, s.drop()); err != nil {
 			return nil, &CorruptionError{File: path.Join(o.dir, name), Position: found.end, Offset: found.next, Cause: err}
 		}
 		all = append(all, swap{base: base, next: found.next})
@@ -65,21 +67,12 @@ func (o *opening) findSwaps() (all swaps, err error) {
 	return all, nil
 }
 
-// openSwap maps the segment that replaces others from base on.
-func (o *opening) openSwap(base Offset) (*segment, error) {
-	s := newSegment(o.options.FS, o.dir, base, o.options.IndexIntervalBytes)
-	file, err := o.options.FS.Open(s.name(logSuffix + swapSuffix))
-	if err != nil {
-		return nil, err
-	}
-	size, err := file.Size()
-	if err == nil {
-		err = s.attach(file, size, 0)
-	}
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return s, nil
+// findToRead returns a segment that is only read, in a file with the given suffix.
+func (o *opening) findToRead(base Offset, suffix string) (*segment, error) {
+	s := o.newSegment(base)
+	s.suffix, s.capacity = suffix, 0
+	s.writable.Store(false)
+	return s, s.find()
 }
 
 // completeSwaps does what the process before was about to do: the replaced segments

@@ -36,11 +36,13 @@ func (p *Partition) offsetAt(timeMs int64, start, high Offset) (off Offset, foun
 		}
 	}
 	for _, s := range segments {
-		if s.maxTime.Load() < timeMs {
+		if s.maxTime.Load() < timeMs || s.end.Load() == 0 {
 			continue
 		}
-		if !s.pin() {
+		if err := s.pin(); errors.Is(err, errDropped) {
 			return 0, false, false, nil
+		} else if err != nil {
+			return 0, false, true, fmt.Errorf("look for a time in %s: %w", p.name, err)
 		}
 		u := p.log.decoders.unpacker()
 		off, found, err = s.offsetAt(timeMs, start, high, u)
