@@ -4,14 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 )
-
-// Unknown is the watermark before the first record: lower than any event time.
-const Unknown int64 = math.MinInt64
-
-// EndOfTime is the watermark after the last record of an input that has ended.
-const EndOfTime int64 = math.MaxInt64
 
 // BoundedDisorder generates the watermark of one source partition, whose
 // records may be up to Bound behind the newest one: the highest event time so

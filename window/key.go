@@ -9,7 +9,9 @@ import (
 	"github.com/thalweg/thalweg/topic/codec"
 )
 
-// Key is a key in a window, [Start, End).
+// Key is a key in a window: [Start, End) where the window is one of the clock or the
+// calendar. A sliding window includes its End, and a session is from the first to
+// the last event time it holds.
 type Key[K any] struct {
 	Key        K
 	Start, End time.Time
@@ -18,10 +20,9 @@ type Key[K any] struct {
 // KeyOf is satisfied by Key[K] alone; it lets a method's result type be inferred.
 type KeyOf[K any] interface{ Key[K] }
 
-// String reads as "k@[start, end)".
+// String reads as "k@start..end".
 func (k Key[K]) String() string {
-	const layout = "2006-01-02T15:04:05.999Z"
-	return fmt.Sprintf("%v@[%s, %s)", k.Key, k.Start.UTC().Format(layout), k.End.UTC().Format(layout))
+	return fmt.Sprintf("%v@%s..%s", k.Key, timeText(k.Start.UnixMilli()), timeText(k.End.UnixMilli()))
 }
 
 // Range returns bounds lo and hi such that the windows of k that start in

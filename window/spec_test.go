@@ -163,11 +163,87 @@ func TestSpecFaults(t *testing.T) {
 	require.Equal(t, []int64{60000, 10000, 5000}, []int64{s.SizeMs(), s.EveryMs(), s.GraceMs()})
 }
 
-func TestEmitIsOnCloseByDefault(t *testing.T) {
-	require.Equal(t, window.OnClose, window.Emit{})
-	require.False(t, window.OnClose.IsOnUpdate())
-	require.True(t, window.OnUpdate.IsOnUpdate())
-	require.Equal(t, "on close, on update", window.OnClose.String()+", "+window.OnUpdate.String())
+// How many windows hold a time, without listing them, and listing them without
+// allocating.
+func TestWindowsOfATime(t *testing.T) {
+	for _, c := range []struct {
+		spec   window.Spec
+		at     int64
+		starts []int64
+	}{
+		{window.Tumbling(10 * ms), -1, []int64{-10}},
+		{window.Hopping(12*ms, 5*ms), -1, []int64{-10, -5}},
+		{window.Hopping(12*ms, 5*ms), 0, []int64{-10, -5, 0}},
+		{window.Hopping(12*ms, 5*ms).Offset(-2 * ms), -2, []int64{-12, -7, -2}},
+		{window.Sliding(10 * ms), 5, nil},
+	} {
+		require.EqualValues(t, len(c.starts), c.spec.Windows(c.at), "%v", c.spec)
+		require.Equal(t, c.starts, slices.Collect(c.spec.Starts(c.at)), "%v", c.spec)
+		require.Equal(t, len(c.starts) == 1, c.spec.IsSingle(), "%v", c.spec)
+	}
+	hopping, days := window.Hopping(time.Hour, time.Minute), window.Days(1, zone(t, "Europe/Berlin"))
+	var sum int64
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		for start := range hopping.Starts(1_700_000_000_000) {
+			sum += start
+		}
+		for start := range days.Starts(1_700_000_000_000) {
+			sum += days.End(start)
+		}
+	}))
+	require.NotZero(t, sum)
+}
+
+// A record is late when its last window is closed, and OldestOpen is the start of
+// the oldest window that a watermark has not closed, as found by trying them all.
+func TestLateAndOldestOpen(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 300 {
+		size := 1 + r.Int64N(40)
+		s := window.Hopping(time.Duration(size)*ms, time.Duration(1+r.Int64N(size))*ms).Offset(time.Duration(r.IntN(20)) * ms)
+		if r.IntN(4) == 0 {
+			s = window.Sliding(time.Duration(size) * ms)
+		}
+		s = s.Grace(time.Duration(r.IntN(30)) * ms)
+		require.NoError(t, s.Err())
+		w := r.Int64N(200) - 100
+		oldest := int64(math.MaxInt64)
+		for at := w - 200; at < w+200; at++ {
+			late := true
+			starts := slices.Collect(s.Starts(at))
+			if s.IsSliding() { // any start from which it is within the size
+				for start := at - size; start <= at; start++ {
+					starts = append(starts, start)
+				}
+			}
+			for _, start := range starts {
+				if !s.Closed(start, w) {
+					late, oldest = false, min(oldest, start)
+				}
+			}
+			require.Equal(t, late, s.Late(at, w), "%v at %d, watermark %d", s, at, w)
+		}
+		require.Equal(t, oldest, s.OldestOpen(w), "%v, watermark %d", s, w)
+	}
+	for _, s := range []window.Spec{window.Tumbling(ms), window.Sliding(ms), window.Days(1, nil)} {
+		require.Equal(t, window.Unknown, s.OldestOpen(window.Unknown))
+		require.Equal(t, window.EndOfTime, s.OldestOpen(window.EndOfTime))
+		require.False(t, s.Late(0, window.Unknown))
+		require.True(t, s.Late(0, window.EndOfTime))
+	}
+}
+
+// Windows of the clock on the wall are said to be so, and have no grace.
+func TestProcessingTimeWindows(t *testing.T) {
+	s := window.Tumbling(time.Minute).ProcessingTime()
+	require.NoError(t, s.Err())
+	require.True(t, s.IsProcessingTime())
+	require.False(t, window.Tumbling(time.Minute).IsProcessingTime())
+	require.Equal(t, "tumbling 1m0s in processing time", s.String())
+	require.EqualError(t, s.Grace(time.Second).Err(), "window: invalid specification: tumbling 1m0s grace 1s in processing time: "+
+		"in processing time nothing is late, so a grace only delays results; leave it out")
 }
 
 func BenchmarkLast(b *testing.B) {
