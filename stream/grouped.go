@@ -156,6 +156,7 @@ func (g *grouping[K, V]) behind(kind string, readsValue bool) *step {
 // Emit sets when the aggregation emits. Without a window OnClose, the default, emits
 // each changed key once a checkpoint, with its newest value; OnUpdate every change.
 func (g Grouped[K, V]) Emit(e window.Emit) Grouped[K, V] {
+	requireEmit(g.g.step.app, e)
 	g.emit = e
 	return g
 }
@@ -184,6 +185,8 @@ func (g Grouped[K, V]) Window(spec window.Spec) Windowed[K, V] {
 	w := Windowed[K, V]{g: g.g, spec: spec, late: new(bool)}
 	if err := spec.Err(); err != nil {
 		g.g.step.app.fault("window", err.Error())
+	} else if spec.IsSliding() || spec.IsProcessingTime() {
+		g.g.step.app.fault("window", fmt.Sprintf("an aggregation cannot be in windows that are %v yet; take those of the clock or the calendar in event time", spec))
 	}
 	return w
 }

@@ -11,7 +11,8 @@ import (
 
 // Windowed is a grouped stream in windows of event time, in front of an aggregation.
 //
-// A window is [Start, End) and closes when the watermark reaches its end plus grace.
+// A window of the clock or the calendar is [Start, End) and closes when the watermark
+// reaches its end plus grace.
 // A record none of whose windows is open is late: it goes to Late and changes
 // nothing else, and is counted where nothing reads Late. A result has the highest
 // event time of the records in it; results of one close come ordered by window end,
@@ -26,6 +27,7 @@ type Windowed[K, V any] struct {
 // Emit sets when the aggregation emits: OnClose, the default, once for each window
 // and key when the window closes; OnUpdate with every change.
 func (w Windowed[K, V]) Emit(e window.Emit) Windowed[K, V] {
+	requireEmit(w.g.step.app, e)
 	w.emit = e
 	return w
 }
@@ -61,7 +63,7 @@ func (w Windowed[K, V]) Late() Stream[K, V] {
 		watermark := window.Unknown
 		return engine.KeyedPort[V]{
 			Push: func(m *engine.Meta, _ uint64, encoded []byte, v *V) {
-				if !spec.Closed(spec.Last(m.Time), watermark) {
+				if !spec.Late(m.Time, watermark) {
 					return
 				}
 				k, err := key.Decode(encoded)
@@ -91,8 +93,10 @@ type windowing[K, V, WK, A any] struct {
 	fold      fold[A, V]
 	table     *state.WindowTable[cell[A]]
 	watermark int64
-	open      [2]int64 // the window of the record before, where each record is in one
-	tumbling  bool
+	open      bounds // of the window of the record before, where each record is in one
+	bounds    bounds // of the window asked for last
+	passes    int64  // least watermark that moves what is passed on
+	single    bool   // each record is in one window
 	onUpdate  bool
 	countLate bool
 	emit      func(start int64, key []byte, c *cell[A], was change[A])
@@ -116,7 +120,8 @@ func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 			return engine.KeyedPort[V]{}
 		}
 		a := &windowing[K, V, WK, A]{
-			t: o.task, step: s.id, spec: spec, fold: f, watermark: window.Unknown, tumbling: spec.EveryMs() == spec.SizeMs(),
+			t: o.task, step: s.id, spec: spec, fold: f, watermark: window.Unknown, single: spec.IsSingle(),
+			passes:   window.Unknown,
 			onUpdate: w.emit == window.OnUpdate, countLate: !*w.late,
 			table: state.NewWindowTable[cell[A]](store.Store, cells), own: engine.Meta{Offset: -1}, out: n.openTable(o),
 			clone: newCloner(cells.value),
@@ -128,13 +133,13 @@ func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 				a.t.Fail(s.id, fmt.Errorf("decode key: %w", err))
 				return
 			}
-			wk := WK(window.Key[K]{Key: k, Start: time.UnixMilli(start).UTC(), End: time.UnixMilli(spec.End(start)).UTC()})
+			wk := WK(window.Key[K]{Key: k, Start: time.UnixMilli(start).UTC(), End: time.UnixMilli(a.boundsOf(start).end).UTC()})
 			a.own.Time, made.new = c.time, &c.value
 			a.out.change(&a.own, wk, made)
 		}
 		return engine.KeyedPort[V]{Push: a.push, Watermark: a.advance, Idle: a.out.Idle, Touch: func(hashes []uint64) {
-			if a.tumbling && a.table.Bytes() > touchBytes {
-				a.table.Touch(a.open[0], hashes)
+			if a.single && a.table.Bytes() > touchBytes {
+				a.table.Touch(a.open.start, hashes)
 			}
 		}}
 	})
@@ -142,19 +147,19 @@ func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 }
 
 func (a *windowing[K, V, WK, A]) push(m *engine.Meta, hash uint64, key []byte, v *V) {
-	if a.tumbling && m.Time >= a.open[0] && m.Time < a.open[1] {
-		a.add(m, a.open[0], hash, key, v)
+	if a.single && m.Time >= a.open.start && m.Time < a.open.end {
+		a.add(m, a.open.start, hash, key, v)
 		return
 	}
-	last := a.spec.Last(m.Time)
-	if a.spec.Closed(last, a.watermark) {
+	if a.spec.Late(m.Time, a.watermark) {
 		if a.countLate {
 			a.t.Counters().Late++
 		}
 		return
 	}
-	if a.tumbling {
-		a.open = [2]int64{last, a.spec.End(last)}
+	if a.single {
+		last := a.spec.Last(m.Time)
+		a.open = *a.boundsOf(last)
 		a.add(m, last, hash, key, v)
 		return
 	}
@@ -204,12 +209,12 @@ func (a *windowing[K, V, WK, A]) wasIn(c *cell[A]) *A {
 // has not closed, so its time is at least that window's start.
 func (a *windowing[K, V, WK, A]) advance(w int64) {
 	a.watermark = w
-	if a.spec.Closed(a.open[0], w) {
-		a.open = [2]int64{}
+	if w >= a.open.closesAt {
+		a.open = bounds{}
 	}
 	for !a.t.Failed() {
 		start, ok := a.table.Oldest()
-		if !ok || !a.spec.Closed(start, w) {
+		if !ok || w < a.boundsOf(start).closesAt {
 			break
 		}
 		err := a.table.CloseWindow(start, func(key []byte, c *cell[A]) error {
@@ -223,11 +228,33 @@ func (a *windowing[K, V, WK, A]) advance(w int64) {
 			return
 		}
 	}
-	if a.out.Watermark == nil {
+	if a.out.Watermark == nil || w < a.passes {
 		return
 	}
-	if w != window.EndOfTime && w != window.Unknown {
-		w -= a.spec.SizeMs() + a.spec.GraceMs() - 1
+	oldest := a.spec.OldestOpen(w)
+	a.passes = a.spec.ClosesAt(oldest)
+	a.out.Watermark(oldest)
+}
+
+// bounds are what the start of a window says; where the calendar does, it takes a
+// while to find out.
+type bounds struct {
+	start, end, closesAt int64
+	known                bool
+}
+
+func (a *windowing[K, V, WK, A]) boundsOf(start int64) *bounds {
+	if b := &a.bounds; !b.known || b.start != start {
+		*b = bounds{start, a.spec.End(start), a.spec.ClosesAt(start), true}
 	}
-	a.out.Watermark(w)
+	return &a.bounds
+}
+
+// requireEmit is a fault where an aggregation cannot emit as e says.
+func requireEmit(app *Topology, e window.Emit) {
+	if err := e.Err(); err != nil {
+		app.fault("emit", err.Error())
+	} else if e != window.OnClose && e != window.OnUpdate {
+		app.fault("emit", fmt.Sprintf("an aggregation cannot emit %v yet; take window.OnClose or window.OnUpdate", e))
+	}
 }
