@@ -170,7 +170,8 @@ func (n *Node) Delete(ctx context.Context, topics ...Named) error {
 // topic.End() is behind the last committed record, so what an open transaction wrote
 // stays. A record that is not there yet is a *topic.OffsetError.
 //
-// A job that has yet to read the records fails when it comes to them.
+// A job that has yet to read the records fails when it comes to them, unless its topology
+// says SkipDeleted.
 func (n *Node) DeleteRecords(ctx context.Context, t Named, before topic.Position, partitions ...int) error {
 	leave, err := n.enter()
 	if err != nil {

@@ -50,13 +50,12 @@ type Partition struct {
 	// mu.
 	syncMu     sync.Mutex
 	deleted    Deleted
-	told       Deleted          // the part of it that was logged
-	holds      []*func() Offset // of retention
-	compaction compactionState  // as on disk
-	decidedIn  decidedIn        // as the last compaction found
-	unlisted   []string         // objects that are not in the manifest any more
-	swept      bool             // objects were looked for that never were
-	opened     time.Time        // wall clock; set once
+	told       Deleted         // the part of it that was logged
+	compaction compactionState // as on disk
+	decidedIn  decidedIn       // as the last compaction found
+	unlisted   []string        // objects that are not in the manifest any more
+	swept      bool            // objects were looked for that never were
+	opened     time.Time       // wall clock; set once
 
 	// mu serialises appends.
 	mu          sync.Mutex

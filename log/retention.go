@@ -1,14 +1,11 @@
 package log
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Retention drops whole segments, the oldest first, that are no longer wanted: by
 // size, whenever a segment is rolled, and by time, at every check. It never goes past
-// the last stable offset, so neither past the high watermark nor an open transaction,
-// nor past what somebody holds back.
+// the last stable offset, so neither past the high watermark nor an open transaction.
+// It waits for nobody who has yet to read: one that stands still would fill the disk.
 
 // Deleted counts what was dropped from a partition since it was opened.
 type Deleted struct {
@@ -23,21 +20,6 @@ func (p *Partition) Deleted() Deleted {
 	p.syncMu.Lock()
 	defer p.syncMu.Unlock()
 	return p.deleted
-}
-
-// HoldRetention keeps retention from dropping records at or above the offset that
-// limit returns whenever it is asked; DeleteBefore does not ask. limit is called with
-// locks held: it must not use the partition. The result takes the hold back.
-func (p *Partition) HoldRetention(limit func() Offset) (release func()) {
-	entry := &limit
-	p.syncMu.Lock()
-	defer p.syncMu.Unlock()
-	p.holds = append(p.holds, entry)
-	return func() {
-		p.syncMu.Lock()
-		defer p.syncMu.Unlock()
-		p.holds = slices.DeleteFunc(p.holds, func(h *func() Offset) bool { return h == entry })
-	}
 }
 
 // retentionLoop applies the settings of all topics from time to time.
@@ -119,9 +101,6 @@ func isExpired(appended, maxTime int64, age time.Duration, now time.Time) bool {
 // holds syncMu.
 func (p *Partition) firstWanted(spec TopicSpec, now time.Time) Offset {
 	limit := p.LastStable()
-	for _, hold := range p.holds {
-		limit = min(limit, (*hold)())
-	}
 	bytes, _ := p.Size()
 	segments, n := *p.segments.Load(), 0
 	unwanted := func(size int64, expired bool) bool {

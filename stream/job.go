@@ -34,6 +34,11 @@ type Failure = engine.Failure
 // given to panic.
 type PanicError = engine.PanicError
 
+// DeletedInputError is the cause of a Failure where records of a source were deleted
+// before the job had read them; see Topology.SkipDeleted. It matches
+// log.ErrOffsetOutOfRange.
+type DeletedInputError = engine.DeletedInputError
+
 // Env is what a job needs of the node it runs on. Programs do not fill it in: they
 // call Node.Run or Node.Start, or use streamtest.
 type Env struct {
@@ -163,6 +168,7 @@ type TaskStatus struct {
 	Late    int64 // dropped: no window was open, and nothing reads Late
 	NoKey   int64 // skipped for want of a key
 	NoValue int64 // skipped for want of a value
+	Deleted int64 // offsets that were deleted from a source before they were read; see Topology.SkipDeleted
 }
 
 // Status tells how the job stands.
@@ -171,7 +177,7 @@ func (j *Job) Status() Status {
 	s := Status{Name: j.app.name, Attempt: j.inner.Attempt(), Checkpoint: last.ID, At: last.At, Took: last.Took, Lag: j.inner.Lag()}
 	for _, t := range j.inner.Tasks() {
 		ts := TaskStatus{Stage: t.Task.Stage, Shard: t.Task.Shard, StateSize: t.StateSize, Records: t.Counters.Records,
-			Emitted: t.Counters.Emitted, Late: t.Counters.Late, NoKey: t.Counters.NoKey, NoValue: t.Counters.NoValue}
+			Emitted: t.Counters.Emitted, Late: t.Counters.Late, NoKey: t.Counters.NoKey, NoValue: t.Counters.NoValue, Deleted: t.Counters.Deleted}
 		ts.Ended = t.Watermark == window.EndOfTime
 		if w := t.Watermark; w != window.Unknown && !ts.Ended {
 			ts.Watermark = time.UnixMilli(w).UTC()

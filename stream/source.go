@@ -54,7 +54,7 @@ func (app *Topology) Stream[K, V any](t topic.Topic[K, V]) Stream[K, V] {
 	s.source.open = func(o *opening, at sourceStart) {
 		options := engine.SourceOptions[K, V]{
 			Partition: at.partition, Reader: at.reader, Start: at.start, Stop: at.stop,
-			Value: value, EventTime: t.EventTimeFunc(), Disorder: s.clock.of(app), IdleAfter: app.idleAfter,
+			Value: value, EventTime: t.EventTimeFunc(), Disorder: s.clock.of(app), IdleAfter: app.idleAfter, SkipDeleted: app.skip,
 			Step: s.id, Name: s.clock.name,
 		}
 		if s.keyIsRead() {

@@ -28,6 +28,7 @@ type Topology struct {
 	stopAt     *topic.Position
 	idleAfter  time.Duration
 	disorder   time.Duration
+	skip       bool // what was deleted before it was read
 	faults     []Fault
 }
 
@@ -105,6 +106,15 @@ func (app *Topology) StartAt(p topic.Position) *Topology {
 // are added later and read by another run are late.
 func (app *Topology) StopAt(p topic.Position) *Topology {
 	app.stopAt = &p
+	return app
+}
+
+// SkipDeleted makes the job go on behind records that were deleted from a source before
+// it had read them, by the topic's retention or by Node.DeleteRecords: retention does not
+// wait for a job that stands still. How many they were is logged and counted in
+// TaskStatus.Deleted. Without it the job fails with a *DeletedInputError.
+func (app *Topology) SkipDeleted() *Topology {
+	app.skip = true
 	return app
 }
 

@@ -17,6 +17,9 @@ type (
 	ProducerID     = log.ProducerID
 )
 
+// ErrOffsetOutOfRange is the log's own.
+var ErrOffsetOutOfRange = log.ErrOffsetOutOfRange
+
 // Spec is what a topic is created with.
 type Spec = log.TopicSpec
 

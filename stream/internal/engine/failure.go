@@ -37,6 +37,26 @@ func (f *Failure) Error() string {
 
 func (f *Failure) Unwrap() error { return f.Cause }
 
+// DeletedInputError is the cause of a Failure where retention, or somebody, deleted
+// records of a source before the job had read them. It matches log.ErrOffsetOutOfRange.
+type DeletedInputError struct {
+	Partition topic.TopicPartition
+	Next      topic.LogOffset // the first offset the job had not read
+	Start     topic.LogOffset // the first one that is kept
+}
+
+// Lost is how many offsets are gone.
+func (e *DeletedInputError) Lost() int64 { return int64(e.Start - e.Next) }
+
+func (e *DeletedInputError) Error() string {
+	return fmt.Sprintf("offsets [%d, %d) of %s were deleted before the job read them, by the topic's retention or by hand: "+
+		"to go on without these %d, set SkipDeleted on the topology; to keep records as long as the job may stand still, give the topic a longer retention",
+		e.Next, e.Start, e.Partition, e.Lost())
+}
+
+// Is makes the error match log.ErrOffsetOutOfRange.
+func (e *DeletedInputError) Is(target error) bool { return target == topic.ErrOffsetOutOfRange }
+
 // errGoexit is the cause of a Failure where a user's function did not come back.
 var errGoexit = errors.New("the function ended its goroutine with runtime.Goexit; testing's FailNow does that too")
 

@@ -431,9 +431,10 @@ func (j *Job) logEnd(result error, ended bool) {
 		sum.Late += c.Late
 		sum.NoKey += c.NoKey
 		sum.NoValue += c.NoValue
+		sum.Deleted += c.Deleted
 	}
 	if sum != (Counters{}) {
-		log.Warn("stream: records were passed over", "late", sum.Late, "without key", sum.NoKey, "without value", sum.NoValue,
+		log.Warn("stream: records were passed over", "late", sum.Late, "without key", sum.NoKey, "without value", sum.NoValue, "deleted before they were read", sum.Deleted,
 			"hint", "late records came beyond Disorder and grace; Late gives them")
 	}
 	switch f, isFailure := errors.AsType[*Failure](result); {

@@ -28,8 +28,13 @@ type SourceOptions[K, V any] struct {
 	EventTime func(V) time.Time // nil takes the record's own time
 	Disorder  time.Duration     // how far the watermark stays behind
 	IdleAfter time.Duration     // zero or less is never
-	Step      int
-	Name      string // of the clock
+
+	// SkipDeleted makes the source go on behind records that were deleted before it read
+	// them; otherwise they are a failure.
+	SkipDeleted bool
+
+	Step int
+	Name string // of the clock
 }
 
 // Source reads one partition of a topic, decodes and pushes its records and makes
@@ -208,6 +213,8 @@ func (s *Source[K, V]) nextBatch() bool {
 		s.records, s.inBatch, s.atEnd = b.Records(), true, false
 		s.next.Epoch = b.Epoch
 		return true
+	case errors.Is(err, topic.ErrOffsetOutOfRange) && s.next.Offset < s.o.Partition.Start():
+		return s.passDeleted() && s.nextBatch()
 	case !errors.Is(err, io.EOF):
 		s.t.Fail(s.o.Step, fmt.Errorf("read %s: %w", s.o.Partition.Name(), err))
 		return false
@@ -223,6 +230,28 @@ func (s *Source[K, V]) nextBatch() bool {
 	}
 	s.checkIdle()
 	return false
+}
+
+// passDeleted goes on behind what was deleted, or fails.
+func (s *Source[K, V]) passDeleted() bool {
+	p := s.o.Partition
+	start := p.Start()
+	e := &DeletedInputError{Partition: p.Name(), Next: s.next.Offset, Start: start}
+	if !s.o.SkipDeleted {
+		s.t.Fail(s.o.Step, e)
+		return false
+	}
+	at, err := p.PositionAt(start)
+	if err != nil {
+		return true // it has moved on meanwhile: look again
+	}
+	s.t.job.o.Logger.Error("stream: records were deleted before the job read them; it goes on behind them",
+		"job", s.t.job.o.Name, "partition", p.Name().String(), "records", e.Lost(), "from", int64(e.Next), "to", int64(start))
+	s.t.counters.Deleted += e.Lost()
+	s.reader.Seek(start)
+	s.next = at
+	s.t.moved()
+	return true
 }
 
 func (s *Source[K, V]) endBatch() {

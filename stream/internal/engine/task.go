@@ -85,6 +85,7 @@ type Counters struct {
 	Late    int64 // dropped because no window was open and nobody reads the late side
 	NoKey   int64 // skipped by an aggregation for want of a key
 	NoValue int64 // skipped by an operator for want of a value
+	Deleted int64 // offsets of a source that were deleted before they were read
 }
 
 // Status is what can be seen of a task from outside.
