@@ -22,27 +22,30 @@ type Named interface {
 	Err() error
 }
 
-// Create makes topics that do not exist. One that exists with the same settings
-// is no error, one with other settings is log.ErrTopicExists. Using a topic
-// creates it too, so Create is for those who want the error early.
+// Create makes topics that do not exist, all of them or, after an error, none. One that
+// exists with the same settings is no error, one with other settings is
+// log.ErrTopicExists. Using a topic creates it too, so Create is for those who want the
+// error early, or need many: thousands in one call take little longer than one.
 func (n *Node) Create(ctx context.Context, topics ...Named) error {
 	leave, err := n.enter()
 	if err != nil {
 		return err
 	}
 	defer leave()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	specs := make(map[string]log.TopicSpec, len(topics))
 	for _, t := range topics {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		if err := t.Err(); err != nil {
 			return fmt.Errorf("thalweg: create topic: %w", err)
 		}
-		if err := n.create(t.Name(), t.Spec()); err != nil {
-			return err
+		if other, twice := specs[t.Name()]; twice && other != t.Spec() {
+			return fmt.Errorf("thalweg: create topic %q: %w: it is asked for twice, with different settings", t.Name(), log.ErrTopicExists)
 		}
+		specs[t.Name()] = t.Spec()
 	}
-	return nil
+	return n.create(specs)
 }
 
 // usedBy returns the name of a running job that reads or writes a topic.
@@ -77,17 +80,19 @@ func (n *Node) readsIntoState(topic string) (job string, found bool) {
 	return n.plane.ReadsIntoState(topic)
 }
 
-func (n *Node) create(name string, spec log.TopicSpec) error {
-	_, exists := n.plane.Log().Spec(name)
-	err := n.plane.Log().Create(name, spec)
-	if err == nil && !exists {
-		n.logger.Info("thalweg: topic created", "topic", name, "partitions", spec.Partitions)
+func (n *Node) create(specs map[string]log.TopicSpec) error {
+	l := n.plane.Log()
+	var missing []string
+	for name := range specs {
+		if _, exists := l.Spec(name); !exists {
+			missing = append(missing, name)
+		}
 	}
-	if errors.Is(err, log.ErrTopicExists) {
-		return fmt.Errorf("thalweg: create topic %q: %w", name, err)
+	if err := l.CreateAll(specs); err != nil {
+		return fmt.Errorf("thalweg: %w", err)
 	}
-	if err != nil {
-		return fmt.Errorf("thalweg: create topic %q: %w", name, err)
+	for _, name := range missing {
+		n.logger.Info("thalweg: topic created", "topic", name, "partitions", specs[name].Partitions)
 	}
 	return nil
 }
@@ -311,7 +316,7 @@ func (h topicHost) Open(name string, spec log.TopicSpec) ([]*log.Partition, erro
 		return nil, err
 	}
 	defer leave()
-	if err := h.create(name, spec); err != nil {
+	if err := h.create(map[string]log.TopicSpec{name: spec}); err != nil {
 		return nil, err
 	}
 	partitions := make([]*log.Partition, spec.Partitions)

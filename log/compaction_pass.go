@@ -394,6 +394,7 @@ func (c *compactionPass) exchange(group []*segment, out *cleanedSegment) {
 	p.mu.Lock()
 	segments := *p.segments.Load()
 	at := slices.Index(segments, group[0])
+	p.touched = true
 	replaced := slices.Concat(segments[:at], []*segment{out.made}, segments[at+len(group):])
 	p.segments.Store(&replaced)
 	p.mu.Unlock()

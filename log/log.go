@@ -45,8 +45,9 @@ type Log struct {
 	isClosed bool
 	closeErr error
 
-	mu     sync.RWMutex // guards topics; not held across I/O
+	mu     sync.RWMutex // guards the fields below; not held across I/O
 	topics map[string]*topicPartitions
+	all    []*Partition // of topics, in order; nil when it has to be made anew
 
 	checkpointMu   sync.Mutex // serialises Checkpoint; taken after Partition.mu
 	recoveryPoints string     // as written last
@@ -145,17 +146,19 @@ func (l *Log) recover() (err error) {
 		topic := &topicPartitions{spec: l.registry[name].Spec}
 		l.topics[name] = topic
 		for i := range topic.spec.Partitions {
-			p := newPartition(l, TopicPartition{Topic: name, Partition: PartitionID(i)}, topic.spec)
-			state := openState{recoveryPoint: recoveryPoints[p.name], start: -1}
-			if start, ok := starts[p.name]; ok {
-				state.start = start
-			}
-			state.stop, state.stopped = stops[p.name]
-			if err := p.open(state); err != nil {
-				return err
-			}
-			topic.partitions = append(topic.partitions, p)
+			topic.partitions = append(topic.partitions, newPartition(l, TopicPartition{Topic: name, Partition: PartitionID(i)}, topic.spec))
 		}
+	}
+	err = inParallel(l.partitions(), func(p *Partition) error {
+		state := openState{recoveryPoint: recoveryPoints[p.name], start: starts[p.name]}
+		if starts == nil {
+			state.start = -1 // the file is not there
+		}
+		state.stop, state.stopped = stops[p.name]
+		return p.open(state)
+	})
+	if err != nil {
+		return err
 	}
 	l.warnOfStrangers(names)
 	// From here on a stop is not clean until Close says so. The proof goes before
@@ -268,77 +271,6 @@ func (l *Log) SetOwners(o Owners) {
 // time to time without it.
 func (l *Log) OwnersChanged() { l.ownersChanged.broadcast() }
 
-// Create makes a topic. One that exists with the same settings is no error; with
-// others it is ErrTopicExists, naming the fields.
-//
-// Partition directories of that name that are there already, copied from a Kafka
-// broker say, are adopted with all they hold, provided that none of it is damaged. A
-// tail that a crash tore is cut off, and told by Partition.Recovery.
-func (l *Log) Create(topic string, spec TopicSpec) error {
-	if err := ValidateName(topic); err != nil {
-		return err
-	}
-	if err := spec.validate(); err != nil {
-		return err
-	}
-	if spec.Remote && l.options.Remote == nil {
-		return fmt.Errorf("log: topic %q has Remote set, but there is no object store: set Options.Remote", topic)
-	}
-	l.admin.Lock()
-	defer l.admin.Unlock()
-	if l.isClosed {
-		return ErrClosed
-	}
-	if l.readOnly {
-		return fmt.Errorf("create topic %q: %w", topic, ErrReadOnly)
-	}
-	if has, ok := l.registry[topic]; ok {
-		if has.Deleting {
-			return fmt.Errorf("create topic %q: its deletion was not completed: %w", topic, l.removeTopicNow(topic))
-		}
-		if diffs := has.Spec.differences(spec); len(diffs) > 0 {
-			return fmt.Errorf("%w: topic %q: %s: ask for the settings it has, or change them with Alter", ErrTopicExists, topic, strings.Join(diffs, "; "))
-		}
-		return nil
-	}
-	opened, err := l.createPartitions(topic, spec, 0)
-	if err == nil {
-		// Last, so that a topic in the registry has all its directories.
-		err = l.writeRegistry(topic, &registryTopic{Spec: spec})
-	}
-	if err != nil {
-		for _, p := range opened {
-			_ = p.release()
-		}
-		return fmt.Errorf("create topic %q: %w", topic, err)
-	}
-	l.mu.Lock()
-	l.topics[topic] = &topicPartitions{spec: spec, partitions: opened}
-	l.mu.Unlock()
-	defer l.topicsChanged.broadcast()
-	for _, p := range opened {
-		p.producers.setOwners(l.owners)
-	}
-	return l.Checkpoint()
-}
-
-// createPartitions makes the directories of a topic's partitions, from the given one
-// on, and opens them.
-func (l *Log) createPartitions(topic string, spec TopicSpec, from int) (opened []*Partition, err error) {
-	files := l.options.FS
-	for i := from; i < spec.Partitions; i++ {
-		p := newPartition(l, TopicPartition{Topic: topic, Partition: PartitionID(i)}, spec)
-		if err := files.MkdirAll(p.dir); err != nil {
-			return opened, err
-		}
-		if err := p.open(openState{recoveryPoint: -1, start: -1, adopt: true}); err != nil {
-			return opened, err
-		}
-		opened = append(opened, p)
-	}
-	return opened, files.SyncDir(l.dir)
-}
-
 // Alter changes the settings of a topic while it is used. Appends, reads and retention
 // follow the new ones at once, the size of segments from the next one on. Partitions
 // can be added; a key may then belong to another one. Fewer are refused, since that
@@ -370,9 +302,10 @@ func (l *Log) Alter(topic string, spec TopicSpec) error {
 	case spec.Compact != has.Compact:
 		return fmt.Errorf("%w: topic %q cannot change Compact: make another topic and copy the records", ErrNotAlterable, topic)
 	}
+	before := l.topics[topic]
 	added, err := l.createPartitions(topic, spec, has.Partitions)
 	if err == nil {
-		err = l.writeRegistry(topic, &registryTopic{Spec: spec})
+		err = l.register(map[string]TopicSpec{topic: spec}, added)
 	}
 	if err != nil {
 		for _, p := range added {
@@ -380,34 +313,41 @@ func (l *Log) Alter(topic string, spec TopicSpec) error {
 		}
 		return fmt.Errorf("alter topic %q: %w", topic, err)
 	}
-	before := l.topics[topic]
-	l.mu.Lock()
-	l.topics[topic] = &topicPartitions{spec: spec, partitions: append(slices.Clone(before.partitions), added...)}
-	l.mu.Unlock()
 	for _, p := range before.partitions {
 		p.alter(spec)
 	}
-	for _, p := range added {
-		p.producers.setOwners(l.owners)
-	}
 	if len(added) > 0 {
-		defer l.topicsChanged.broadcast()
+		l.topicsChanged.broadcast()
 	}
-	return l.Checkpoint()
+	return nil
 }
 
-// writeRegistry replaces the registry with topic's entry set, or without one.
-func (l *Log) writeRegistry(topic string, entry *registryTopic) error {
+// writeRegistry replaces entries of the registry; nil takes one away.
+func (l *Log) writeRegistry(entries map[string]*registryTopic) error {
 	next := maps.Clone(l.registry)
-	delete(next, topic)
-	if entry != nil {
-		next[topic] = *entry
+	for topic, entry := range entries {
+		delete(next, topic)
+		if entry != nil {
+			next[topic] = *entry
+		}
 	}
 	if err := replaceFile(l.options.FS, path.Join(l.dir, registryFile), encodeRegistry(next)); err != nil {
 		return err
 	}
 	l.registry = next
 	return nil
+}
+
+// setTopic shows a topic to everybody, or takes it away when it is nil.
+func (l *Log) setTopic(name string, topic *topicPartitions) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = nil
+	if topic == nil {
+		delete(l.topics, name)
+		return
+	}
+	l.topics[name] = topic
 }
 
 // Delete removes a topic with all its records. Readers keep what they pinned and
@@ -427,13 +367,11 @@ func (l *Log) Delete(topic string) error {
 		return fmt.Errorf("%w: %q", ErrUnknownTopic, topic)
 	}
 	if !entry.Deleting {
-		if err := l.writeRegistry(topic, &registryTopic{Spec: entry.Spec, Deleting: true}); err != nil {
+		if err := l.writeRegistry(map[string]*registryTopic{topic: {Spec: entry.Spec, Deleting: true}}); err != nil {
 			return fmt.Errorf("delete topic %q: %w", topic, err)
 		}
-		l.mu.Lock()
 		gone := l.topics[topic]
-		delete(l.topics, topic)
-		l.mu.Unlock()
+		l.setTopic(topic, nil)
 		defer l.topicsChanged.broadcast()
 		for _, p := range gone.partitions {
 			p.halt()
@@ -485,7 +423,7 @@ func (l *Log) removeTopic(topic string, names []string) error {
 			return err
 		}
 	}
-	return l.writeRegistry(topic, nil)
+	return l.writeRegistry(map[string]*registryTopic{topic: nil})
 }
 
 // TopicsChanged returns a channel that is closed when a topic is made or deleted, or
@@ -537,31 +475,58 @@ func (l *Log) Partition(tp TopicPartition) (*Partition, error) {
 // Partitions walks all partitions, by topic and number.
 func (l *Log) Partitions() iter.Seq[*Partition] {
 	return func(yield func(*Partition) bool) {
-		l.mu.RLock()
-		topics := maps.Clone(l.topics)
-		l.mu.RUnlock()
-		for _, name := range slices.Sorted(maps.Keys(topics)) {
-			for _, p := range topics[name].partitions {
-				if p != nil && !yield(p) {
-					return
-				}
+		for _, p := range l.partitions() {
+			if !yield(p) {
+				return
 			}
 		}
 	}
 }
 
+// partitions returns all partitions, by topic and number. The slice does not change.
+func (l *Log) partitions() []*Partition {
+	l.mu.RLock()
+	all := l.all
+	l.mu.RUnlock()
+	if all != nil {
+		return all
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all == nil {
+		l.all = []*Partition{}
+		for _, name := range slices.Sorted(maps.Keys(l.topics)) {
+			for _, p := range l.topics[name].partitions {
+				if p != nil {
+					l.all = append(l.all, p)
+				}
+			}
+		}
+	}
+	return l.all
+}
+
 // Checkpoint writes down up to where each partition is known durable, so that
 // recovery scans from there, and where it starts. It costs nothing while neither
 // moved, else four syncs for all partitions together. It does not sync data.
-func (l *Log) Checkpoint() error {
+func (l *Log) Checkpoint() error { return l.checkpoint(nil) }
+
+// checkpoint is Checkpoint with some partitions more. Those of which nothing is durable
+// and nothing deleted are left out: 0 is what is assumed of a partition that the files
+// do not know.
+func (l *Log) checkpoint(more []*Partition) error {
 	if l.readOnly {
 		return nil
 	}
 	l.checkpointMu.Lock()
 	defer l.checkpointMu.Unlock()
 	recoveryPoints, starts := make(map[TopicPartition]Offset), make(map[TopicPartition]Offset)
-	for p := range l.Partitions() {
-		recoveryPoints[p.name], starts[p.name] = p.Durable(), p.Start()
+	for _, all := range [][]*Partition{l.partitions(), more} {
+		for _, p := range all {
+			if durable, start := p.Durable(), p.Start(); durable > 0 || start > 0 {
+				recoveryPoints[p.name], starts[p.name] = durable, start
+			}
+		}
 	}
 	// A start above the recovery point is harmless, a recovery point below an old
 	// start is too.
@@ -603,16 +568,20 @@ func (l *Log) Close() error {
 		l.closeErr = l.releaseAll()
 		return l.closeErr
 	}
+	var mu sync.Mutex
 	stops := make(map[TopicPartition]cleanStop)
 	var errs []error
-	for p := range l.Partitions() {
+	_ = inParallel(l.partitions(), func(p *Partition) error {
 		stop, err := p.close()
+		mu.Lock()
+		defer mu.Unlock()
 		if err != nil {
 			errs = append(errs, err)
-			continue
+		} else {
+			stops[p.name] = stop
 		}
-		stops[p.name] = stop
-	}
+		return nil // the others are closed all the same
+	})
 	err := l.Checkpoint()
 	if err == nil {
 		err = replaceFile(l.options.FS, path.Join(l.dir, cleanStopFile), encodeCleanStops(stops))
@@ -625,7 +594,7 @@ func (l *Log) Close() error {
 // that appends meet no page faults, unless the segment is small: its pages would be
 // written to the disk too. Only the appender calls it.
 func (l *Log) populate(s *segment) {
-	if s.end.Load() < firstChunkBytes || s.end.Load()+populateBytes/2 < s.populated || s.populated >= s.allocated || s.pin() != nil {
+	if s.end.Load() < populateFrom || s.end.Load()+populateBytes/2 < s.populated || s.populated >= s.allocated || s.pin() != nil {
 		return
 	}
 	s.populated = min(s.allocated, s.end.Load()+populateBytes)

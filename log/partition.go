@@ -65,6 +65,7 @@ type Partition struct {
 	producers   *producers
 	unsynced    []*segment // sealed, not known durable yet, oldest first
 	dirUnsynced bool       // a segment's directory entry may not be durable
+	touched     bool       // the files of the last stop do not tell all there is
 	spares      []*spare   // for the next segments
 	copies      copies
 	markers     BatchBuilder
@@ -334,6 +335,9 @@ func (p *Partition) halt() (first bool) {
 
 // release drops the partition's own pins and descriptors.
 func (p *Partition) release() (err error) {
+	if p.segments.Load() == nil {
+		return nil // it was not opened
+	}
 	for _, s := range *p.segments.Load() {
 		err = errors.Join(err, s.drop())
 	}
@@ -365,13 +369,23 @@ func (p *Partition) close() (cleanStop, error) {
 	if err != nil {
 		return cleanStop{}, err
 	}
+	p.mu.Lock()
+	touched, end := p.touched, Offset(p.end.Load())
+	p.mu.Unlock()
+	if !touched {
+		return cleanStop{End: end, Epoch: p.epoch}, nil
+	}
 	p.dropSpares()
 	active := p.active()
+	if active.absent { // written to by nobody, but producers are to be remembered
+		if err := active.create(); err != nil {
+			return cleanStop{}, fmt.Errorf("close %s: %w", p.name, err)
+		}
+	}
 	active.sealed.Store(true)
 	if err := active.settle(); err != nil {
 		return cleanStop{}, p.fail(err)
 	}
-	end := Offset(p.end.Load())
 	err = active.writeIndexes(p.aborted.Load().between(active.base, active.next))
 	snapshot := path.Join(p.dir, offsetName(end, snapshotSuffix))
 	err = errors.Join(err, replaceFile(p.options.FS, snapshot, p.producers.encodeSnapshot(p.options.Now().UnixMilli())))

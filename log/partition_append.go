@@ -173,6 +173,12 @@ func (p *Partition) appendLocked(b *Batch, now time.Time) (base, last Offset, er
 			return 0, 0, err
 		}
 	}
+	if active.absent {
+		if err := active.create(); err != nil {
+			return 0, 0, fmt.Errorf("append to %s: %w", p.name, err)
+		}
+		active.absent, p.dirUnsynced = false, true
+	}
 	if err := active.pin(); err != nil {
 		return 0, 0, fmt.Errorf("append to %s: %w", p.name, err)
 	}
@@ -191,6 +197,7 @@ func (p *Partition) appendLocked(b *Batch, now time.Time) (base, last Offset, er
 		p.log.populate(active) // a write by call maps no page
 	}
 	p.end.Store(int64(last + 1))
+	p.touched = true
 	switch policy := p.spec().Sync; {
 	case policy == SyncAlways:
 		p.worker.wake()
@@ -359,6 +366,7 @@ func (p *Partition) endTransactionLocked(id ProducerID, v verdict) (wrote bool, 
 			return false, fmt.Errorf("%w: the transaction of producer %d in %s is %s, it cannot become %s", ErrFenced, id, p.name, ended, v)
 		}
 		p.producers.endWithoutRecords(id)
+		p.touched = true
 		return false, nil
 	}
 	now := p.options.Now()

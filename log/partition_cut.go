@@ -139,6 +139,7 @@ func (p *Partition) cutSegmentsLocked(at int, position int64, end Offset) error 
 	shorter := append(slices.Clone(segments[:at]), active)
 	p.segments.Store(&shorter)
 	p.generation.Add(1)
+	p.touched = true
 	_ = split.drop()
 	p.unsynced = slices.DeleteFunc(slices.Clone(p.unsynced), func(s *segment) bool { return s.base >= split.base })
 	if err := p.reloadProducersLocked(snapshots, end); err != nil {
@@ -233,6 +234,7 @@ func (p *Partition) moveStart(off Offset) error {
 		return err
 	}
 	p.mu.Lock()
+	p.touched = true
 	kept := slices.Clone((*p.segments.Load())[n:]) // appends may have added one
 	p.segments.Store(&kept)
 	p.unsynced = slices.DeleteFunc(slices.Clone(p.unsynced), func(s *segment) bool { return s.base < kept[0].base })

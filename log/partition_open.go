@@ -87,6 +87,10 @@ func (p *Partition) open(state openState) error {
 }
 
 func (p *Partition) openAs(state openState) (err error) {
+	if p.isEmpty(state) {
+		p.openEmpty(state)
+		return nil
+	}
 	o := &opening{Partition: p, state: state, replay: maxOffset, uncertain: maxOffset}
 	p.recovery = Recovery{Clean: state.stopped, CutFrom: -1}
 	p.aborted.Store(new(abortedTransactions))
@@ -107,6 +111,28 @@ func (p *Partition) openAs(state openState) (err error) {
 		}
 	}
 	return nil
+}
+
+// isEmpty tells whether the partition's directory is empty, and may be.
+func (p *Partition) isEmpty(state openState) bool {
+	names, err := p.options.FS.List(p.dir)
+	return err == nil && len(names) == 0 && state.recoveryPoint <= 0 && state.start <= 0 && (!state.stopped || state.stop.End == 0)
+}
+
+// openEmpty makes the partition one that holds nothing, without a file: the first
+// append makes it.
+func (p *Partition) openEmpty(state openState) {
+	p.recovery = Recovery{Clean: state.stopped, CutFrom: -1}
+	if state.stopped {
+		p.epoch = state.stop.Epoch
+	}
+	p.producers = newProducers(nil, p.options.ProducerExpiry)
+	p.opened = p.options.Now()
+	first := p.newSegment(0)
+	first.absent = true
+	first.appended.Store(p.opened.UnixMilli())
+	p.segments.Store(&[]*segment{first})
+	p.publishLocked() // nobody else has it yet
 }
 
 // openSegments finds all segment files that are still wanted.
@@ -500,7 +526,7 @@ func (o *opening) rebuildProducers() error {
 		o.aborted.Store(&kept)
 	}
 	p := o.Partition
-	producers, from := p.loadSnapshot(o.files.snapshots, replay)
+	replayed, from := p.loadSnapshot(o.files.snapshots, replay)
 	now := o.options.Now().UnixMilli()
 	var hidden abortedTransactions
 	for _, s := range o.segments {
@@ -509,7 +535,7 @@ func (o *opening) rebuildProducers() error {
 		}
 		wanted := slices.Contains(o.walked, s)
 		err := s.eachBatch(max(from, s.base), func(b *Batch) error {
-			t, isAbort, err := producers.replay(b, now)
+			t, isAbort, err := replayed.replay(b, now)
 			if err == nil && isAbort && wanted {
 				hidden = append(hidden, t)
 			}
@@ -522,7 +548,7 @@ func (o *opening) rebuildProducers() error {
 	all := append(slices.Clone(*o.aborted.Load()), hidden...)
 	slices.SortFunc(all, func(a, b abortedTransaction) int { return int(a.last - b.last) })
 	o.aborted.Store(&all)
-	o.producers = producers
+	o.producers = replayed
 	// A segment below the recovery point that was read for its indexes alone does
 	// not put later snapshots in doubt, and they know more: what compaction took
 	// out of the log is not replayed.
@@ -530,12 +556,17 @@ func (o *opening) rebuildProducers() error {
 	if !o.compactionLost {
 		certain = max(certain, o.compaction.touched) // which is never cut off
 	}
-	latest, from := p.loadSnapshot(o.files.snapshots, min(certain, end))
-	if from <= replay {
-		return nil
+	if limit := min(certain, end); from < limit {
+		var latest *producers
+		if latest, from = p.loadSnapshot(o.files.snapshots, limit); from > replay {
+			o.producers = latest
+			if err := latest.replayAll(o.segments, from, end, now); err != nil {
+				return err
+			}
+		}
 	}
-	o.producers = latest
-	return latest.replayAll(o.segments, from, end, now)
+	p.touched = from < end
+	return nil
 }
 
 // loadSnapshot returns the state of the newest good snapshot at or below limit and
@@ -594,6 +625,7 @@ func (o *opening) settle() error {
 		}
 		o.changed = true
 	}
+	p.touched = p.touched || o.changed || !o.state.stopped || len(o.walked) > 0
 	if o.changed || !o.state.stopped {
 		if err := files.SyncDir(p.dir); err != nil {
 			return err

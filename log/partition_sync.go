@@ -198,6 +198,9 @@ func (p *Partition) finishSealed(sealed []*segment) {
 		}
 		s.snapshot = nil
 	}
+	if p.closed.Load() {
+		return // closing the log writes it for all partitions
+	}
 	if err := p.log.Checkpoint(); err != nil {
 		p.options.Logger.Warn("recovery point stays where it was", "partition", p.name.String(), "error", err)
 	}

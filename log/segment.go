@@ -16,12 +16,13 @@ import (
 const (
 	// Disk space is reserved ahead of the end in chunks, small ones first so that
 	// a small topic stays small.
-	firstChunkBytes = 256 << 10
+	firstChunkBytes = 16 << 10
 	lastChunkBytes  = 8 << 20
 
 	// Pages are made present this far ahead of the end, once less than half of it
-	// is left.
+	// is left, unless the segment is small.
 	populateBytes = 2 << 20
+	populateFrom  = 256 << 10
 
 	// From this size a batch is written by calls instead of copies into the map where
 	// its pages are not ready for these. A page that is new, or that the system has
@@ -55,6 +56,7 @@ type segment struct {
 	data    []byte // the mapping's bytes; only [0, end) may be touched
 
 	end    atomic.Int64 // bytes of whole batches; stored by the appender
+	absent bool         // there is no file yet; guarded by Partition.mu
 	synced atomic.Int64 // bytes that are durable; stored by whoever syncs
 	cut    atomic.Bool  // the file has no more bytes than that
 
