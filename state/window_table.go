@@ -176,6 +176,19 @@ func (t *WindowTable[V]) change(w *openWindow[V], hash uint64, key []byte, id ui
 	return &e.value, existed, nil
 }
 
+// Delete removes key from the window. One that is absent is no error.
+func (t *WindowTable[V]) Delete(start int64, hash uint64, key []byte) error {
+	w := t.window(start, false)
+	if w == nil || t.err != nil {
+		return t.err
+	}
+	id, e, err := t.lookup(w, hash, key)
+	if e != nil {
+		w.overlay.delete(id, e)
+	}
+	return err
+}
+
 // Touch brings what lookups of keys with these hashes in a window need nearer to
 // the processor; see Table.Touch.
 func (t *WindowTable[V]) Touch(start int64, hashes []uint64) {
@@ -281,7 +294,8 @@ func (t *WindowTable[V]) emitWindow(w *openWindow[V], emit func(key []byte, v *V
 	return err
 }
 
-// Windows returns the starts of all windows that hold a key, ascending.
+// Windows returns the starts of all windows that hold a key, ascending. One whose keys were
+// deleted one by one may be among them.
 func (t *WindowTable[V]) Windows() []int64 {
 	var starts []int64
 	for _, w := range t.windows {
@@ -292,7 +306,7 @@ func (t *WindowTable[V]) Windows() []int64 {
 	return starts
 }
 
-// Oldest is the start of the oldest window that holds a key.
+// Oldest is the start of the oldest window that holds a key; see Windows.
 func (t *WindowTable[V]) Oldest() (start int64, ok bool) {
 	for _, w := range t.windows {
 		if !w.empty() {

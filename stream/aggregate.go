@@ -120,6 +120,7 @@ func plainName(t reflect.Type) string {
 // nil says that there is no row.
 func aggregate[K, V, A any](g *grouping[K, V], s *step, emit window.Emit, f fold[A, V]) *tableNode[K, A] {
 	n := newTable[K, A](s)
+	guards[K, V](s)
 	n.each = emit == window.OnUpdate
 	kept, cells := s.keep(""), cellsOf[K, A](s, nil)
 	vanish := nilable[A]()
@@ -128,16 +129,26 @@ func aggregate[K, V, A any](g *grouping[K, V], s *step, emit window.Emit, f fold
 		if r == nil {
 			return engine.KeyedPort[V]{}
 		}
-		if len(r.out.readers) == 0 && !vanish && !n.each {
+		guarded := guardFold[K](o, s, g.key, newCloner(cells.value), f)
+		if len(r.out.readers) == 0 && !vanish && !n.each && guarded == nil {
 			return lastOfEach(r, f)
 		}
 		r.clone = newCloner(cells.value)
-		r.apply = func(m *engine.Meta, c *cell[A], existed bool, v *V) bool {
-			f(&c.value, !existed, v)
+		folded := func(m *engine.Meta, c *cell[A], existed bool) bool {
 			if !existed || m.Time > c.time {
 				c.time = m.Time
 			}
 			return !vanish || !isNil(&c.value)
+		}
+		r.apply = func(m *engine.Meta, c *cell[A], existed bool, v *V) bool {
+			f(&c.value, !existed, v)
+			return folded(m, c, existed)
+		}
+		if guarded != nil {
+			r.guarded = func(m *engine.Meta, key []byte, c *cell[A], existed bool, v *V) (keep, ok bool) {
+				ok = guarded(m, key, &c.value, !existed, v)
+				return ok && folded(m, c, existed), ok
+			}
 		}
 		return r.port()
 	})

@@ -33,6 +33,13 @@
 //   - Functions get values, and own what they get, except that a slice, map or
 //     pointer inside may be shared with other branches of the stream: do not change it.
 //
+// # Errors
+//
+// A function that returns an error or panics ends the job with a Failure, unless OnError
+// of the topology or of the step says otherwise: Retry, Skip or DeadLetter. Records a
+// source cannot decode are treated alike. Failures of To, Peek, EventTime and of functions
+// that change the rows of grouped tables always end the job.
+//
 // # Time
 //
 // The event time of a record is its timestamp, or what EventTime extracts. Each

@@ -67,8 +67,15 @@ func newGrouping[K, V any](s *step, ownKey bool) *grouping[K, V] {
 
 func group[K0, K, V any](s Stream[K0, V], st *step, ownKey bool, f func(K0, V) K) Grouped[K, V] {
 	g := newGrouping[K, V](st, ownKey)
+	if !ownKey {
+		guards[K0, V](st)
+	}
 	connect(s.n, st, func(o *opening) port[K0, V] {
 		t, way := o.task, g.enter(o)
+		var call func(m *engine.Meta, k K0, v *V) (K, bool)
+		if guard := openGuard[K0, V](o, st); guard != nil {
+			call = guard.call(func(k K0, v V) (K, error) { return f(k, v), nil })
+		}
 		buf := make([]byte, 0, 64)
 		return port[K0, V]{Watermark: way.Watermark, Idle: way.Idle, Push: func(m *engine.Meta, k K0, v *V) {
 			switch {
@@ -80,8 +87,17 @@ func group[K0, K, V any](s Stream[K0, V], st *step, ownKey bool, f func(K0, V) K
 				return
 			}
 			t.Running = st.id
+			var made K
+			if call == nil {
+				made = f(k, *v)
+			} else {
+				var ok bool
+				if made, ok = call(m, k, v); !ok {
+					return
+				}
+			}
 			var err error
-			if buf, err = g.key.Append(buf[:0], f(k, *v)); err != nil {
+			if buf, err = g.key.Append(buf[:0], made); err != nil {
 				t.Fail(st.id, fmt.Errorf("encode key: %w", err))
 				return
 			}

@@ -169,6 +169,9 @@ type TaskStatus struct {
 	NoKey   int64 // skipped for want of a key
 	NoValue int64 // skipped for want of a value
 	Deleted int64 // offsets that were deleted from a source before they were read; see Topology.SkipDeleted
+
+	Skipped     int64 // dropped by a step whose function failed for them; see Skip
+	DeadLetters int64 // written as dead letters; see DeadLetter
 }
 
 // Status tells how the job stands.
@@ -177,7 +180,8 @@ func (j *Job) Status() Status {
 	s := Status{Name: j.app.name, Attempt: j.inner.Attempt(), Checkpoint: last.ID, At: last.At, Took: last.Took, Lag: j.inner.Lag()}
 	for _, t := range j.inner.Tasks() {
 		ts := TaskStatus{Stage: t.Task.Stage, Shard: t.Task.Shard, StateSize: t.StateSize, Records: t.Counters.Records,
-			Emitted: t.Counters.Emitted, Late: t.Counters.Late, NoKey: t.Counters.NoKey, NoValue: t.Counters.NoValue, Deleted: t.Counters.Deleted}
+			Emitted: t.Counters.Emitted, Late: t.Counters.Late, NoKey: t.Counters.NoKey, NoValue: t.Counters.NoValue, Deleted: t.Counters.Deleted,
+			Skipped: t.Counters.Skipped, DeadLetters: t.Counters.DeadLetters}
 		ts.Ended = t.Watermark == window.EndOfTime
 		if w := t.Watermark; w != window.Unknown && !ts.Ended {
 			ts.Watermark = time.UnixMilli(w).UTC()

@@ -203,6 +203,7 @@ type run struct {
 	stages    []*stage
 	exchanges map[*step]any
 	first     map[*step]map[string]int // for a grouping: by stage, the number of its first sender
+	stops     map[topic.TopicPartition]topic.LogOffset
 }
 
 func (r *run) partitions(topic string) int {
@@ -217,7 +218,7 @@ func (r *run) sender(g *step, t *engine.Task) int { return r.first[g][t.ID.Stage
 
 // newRun creates the topics the topology needs and cuts it into stages.
 func newRun(app *Topology, env Env) (*run, error) {
-	r := &run{app: app, env: env, exchanges: make(map[*step]any), first: make(map[*step]map[string]int)}
+	r := &run{app: app, env: env, exchanges: make(map[*step]any), first: make(map[*step]map[string]int), stops: make(map[topic.TopicPartition]topic.LogOffset)}
 	var sync syncPolicy
 	for _, s := range app.steps {
 		var name string
@@ -233,6 +234,12 @@ func newRun(app *Topology, env Env) (*run, error) {
 		}
 		if err := env.Plane.Log().Create(name, spec); err != nil {
 			return nil, fmt.Errorf("stream: job %q: topic of step at %s: %w", app.name, s.line, err)
+		}
+	}
+	for _, t := range app.deadLetters() {
+		sync.tighten(t.Spec())
+		if err := env.Plane.Log().Create(t.Name(), t.Spec()); err != nil {
+			return nil, fmt.Errorf("stream: job %q: topic of dead letters: %w", app.name, err)
 		}
 	}
 	r.stages = app.stages()
@@ -282,8 +289,12 @@ func (r *run) tasks() ([]engine.TaskSpec, error) {
 				if err != nil {
 					return nil, err
 				}
-				spec.Sources = append(spec.Sources, engine.SourceStart{Partition: p, Committed: src.committed,
-					Resolve: func() (topic.LogOffset, error) { return r.app.startAt.ResolveFor(p, src.isolation()) }})
+				stop, err := r.stopOffset(p, src)
+				if err != nil {
+					return nil, err
+				}
+				spec.Sources = append(spec.Sources, engine.SourceStart{Partition: p, Committed: src.committed, Stop: stop,
+					Resolve: func() (topic.LogOffset, error) { return src.startAt(r.app).ResolveFor(p, src.isolation()) }})
 			}
 			spec.Open = func(t *engine.Task) error { return r.openTask(t, st) }
 			specs = append(specs, spec)
@@ -315,30 +326,39 @@ func (r *run) openSource(o *opening, src *source, nth int) error {
 	if err != nil {
 		return err
 	}
-	at := sourceStart{partition: p, stop: -1}
+	at := sourceStart{partition: p}
 	if at.start, err = o.task.StartOf(p, nth); err != nil {
 		return err
 	}
-	if r.app.stopAt != nil {
-		if at.stop, err = r.stopOffset(p, src); err != nil {
-			return err
-		}
+	if at.stop, err = r.stopOffset(p, src); err != nil {
+		return err
 	}
 	at.reader = p.Reader(at.start.Offset, src.isolation())
 	src.open(o, at)
 	return nil
 }
 
-// stopOffset is where a bounded run ends in p.
+// stopOffset is where p is read to, the same each time it is asked; negative where
+// there is no end.
 func (r *run) stopOffset(p *topic.LogPartition, src *source) (topic.LogOffset, error) {
-	off, err := r.app.stopAt.ResolveFor(p, src.isolation())
+	at := src.stopAt(r.app)
+	if at == nil {
+		return -1, nil
+	}
+	if off, ok := r.stops[p.Name()]; ok {
+		return off, nil
+	}
+	off, err := at.ResolveFor(p, src.isolation())
 	if err != nil {
 		return 0, err
 	}
 	if src.committed {
-		return min(off, p.LastStable()), nil
+		off = min(off, p.LastStable())
+	} else {
+		off = min(off, p.HighWatermark())
 	}
-	return min(off, p.HighWatermark()), nil
+	r.stops[p.Name()] = off
+	return off, nil
 }
 
 // syncPolicy is the strictest policy of the topics a job writes: its changelogs have

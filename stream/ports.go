@@ -23,6 +23,8 @@ type opening struct {
 	opened map[int]any // what is open by step, since several ways may lead to one
 	tables map[int]any // the rows of tables by step, for those that look them up
 	err    error       // first failure
+
+	letters map[string]*letterbox // by topic
 }
 
 // merging is a Merge in one task, where several of its inputs may meet.

@@ -12,7 +12,25 @@ type source struct {
 	topic     string
 	spec      topic.Spec
 	committed bool
+	replay    bool // of dead letters: from the beginning to what is there when the job starts
 	open      func(o *opening, at sourceStart)
+	decode    any // a func(key, value []byte) (K, V, error)
+}
+
+// startAt is where a job begins to read that runs for the first time.
+func (s *source) startAt(app *Topology) topic.Position {
+	if s.replay {
+		return topic.Start()
+	}
+	return app.startAt
+}
+
+// stopAt is where a run ends; nil is nowhere.
+func (s *source) stopAt(app *Topology) *topic.Position {
+	if s.replay {
+		return new(topic.End())
+	}
+	return app.stopAt
 }
 
 // isolation is what readers of the topic may see.
@@ -51,8 +69,11 @@ func (app *Topology) Stream[K, V any](t topic.Topic[K, V]) Stream[K, V] {
 	if err != nil {
 		s.fault(err.Error())
 	}
+	guards[[]byte, []byte](s)
+	s.source.decode = decodeBoth(key, value)
 	s.source.open = func(o *opening, at sourceStart) {
-		options := engine.SourceOptions[K, V]{
+		options := engine.SourceOptions[K, V]{Guard: guardSource(openGuard[[]byte, []byte](o, s)),
+
 			Partition: at.partition, Reader: at.reader, Start: at.start, Stop: at.stop,
 			Value: value, EventTime: t.EventTimeFunc(), Disorder: s.clock.of(app), IdleAfter: app.idleAfter, SkipDeleted: app.skip,
 			Step: s.id, Name: s.clock.name,
@@ -69,7 +90,7 @@ func (app *Topology) Stream[K, V any](t topic.Topic[K, V]) Stream[K, V] {
 // does it is not decoded.
 func (s *step) keyIsRead() bool {
 	for _, out := range s.outputs {
-		if out.needsKey || !out.changeKey && out.keyIsRead() {
+		if out.needsKey || out.policy().letters != nil || !out.changeKey && out.keyIsRead() {
 			return true
 		}
 	}
@@ -79,7 +100,7 @@ func (s *step) keyIsRead() bool {
 // headersAreRead tells whether a step behind s reads the headers of the records it gives.
 func (s *step) headersAreRead() bool {
 	for _, out := range s.outputs {
-		if out.needsHeaders || !out.dropsHeaders && out.headersAreRead() {
+		if out.needsHeaders || out.policy().letters != nil || !out.dropsHeaders && out.headersAreRead() {
 			return true
 		}
 	}

@@ -31,6 +31,10 @@ type step struct {
 	needsHeaders bool // reads the headers it is given
 	dropsHeaders bool // what it gives comes of several records, and has none
 
+	guarded      bool         // calls functions of the program to which error policies apply
+	onError      *ErrorPolicy // nil takes the topology's
+	letterCodecs func() error // why the step's input cannot be written as a dead letter; set where guarded
+
 	faults []string
 }
 

@@ -3,6 +3,7 @@ package stream
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/thalweg/thalweg/stream/internal/engine"
@@ -35,9 +36,21 @@ func (s Stream[K, V]) FilterKV(f func(K, V) bool) Stream[K, V] {
 
 func filter[K, V any](s Stream[K, V], out *node[K, V], f func(K, V) bool) Stream[K, V] {
 	id := out.step.id
+	guards[K, V](out.step)
 	connect(s.n, out.step, func(o *opening) port[K, V] {
 		t, down := o.task, out.open(o)
 		push := down.Push
+		if g := openGuard[K, V](o, out.step); g != nil {
+			call := g.call(func(k K, v V) (bool, error) { return f(k, v), nil })
+			down.Push = func(m *engine.Meta, k K, v *V) {
+				if m.Deleted {
+					push(m, k, v)
+				} else if keep, ok := call(m, k, v); ok && keep {
+					push(m, k, v)
+				}
+			}
+			return down
+		}
 		down.Push = func(m *engine.Meta, k K, v *V) {
 			t.Running = id
 			if m.Deleted || f(k, *v) {
@@ -64,7 +77,7 @@ func (s Stream[K, V]) MapKV[R any](f func(K, V) R) Stream[K, R] {
 	return mapValues(s, out, func(k K, v V) (R, error) { return f(k, v), nil })
 }
 
-// TryMap is Map with a function that may fail; an error ends the job.
+// TryMap is Map with a function that may fail: OnError says what becomes of the record.
 func (s Stream[K, V]) TryMap[R any](f func(V) (R, error)) Stream[K, R] {
 	out := &node[K, R]{step: s.n.step.app.declare("try map", s.n.step)}
 	requireFunc(out.step, f == nil)
@@ -73,9 +86,25 @@ func (s Stream[K, V]) TryMap[R any](f func(V) (R, error)) Stream[K, R] {
 
 func mapValues[K, V, R any](s Stream[K, V], out *node[K, R], f func(K, V) (R, error)) Stream[K, R] {
 	id := out.step.id
+	guards[K, V](out.step)
 	connect(s.n, out.step, func(o *opening) port[K, V] {
 		t, down := o.task, out.open(o)
 		var r R // one for the task: it escapes to what follows
+		if g := openGuard[K, V](o, out.step); g != nil {
+			call := g.call(f)
+			return port[K, V]{Watermark: down.Watermark, Idle: down.Idle, Push: func(m *engine.Meta, k K, v *V) {
+				ok := true
+				if m.Deleted {
+					var none R
+					r = none
+				} else {
+					r, ok = call(m, k, v)
+				}
+				if ok {
+					down.Push(m, k, &r)
+				}
+			}}
+		}
 		return port[K, V]{Watermark: down.Watermark, Idle: down.Idle, Push: func(m *engine.Meta, k K, v *V) {
 			t.Running = id
 			if m.Deleted {
@@ -112,8 +141,12 @@ func (s Stream[K, V]) FlatMapKV[R any](f func(K, V) iter.Seq[R]) Stream[K, R] {
 
 func flatMap[K, V, R any](s Stream[K, V], out *node[K, R], f func(K, V) iter.Seq[R]) Stream[K, R] {
 	id := out.step.id
+	guards[K, V](out.step)
 	connect(s.n, out.step, func(o *opening) port[K, V] {
 		t, down := o.task, out.open(o)
+		if g := openGuard[K, V](o, out.step); g != nil {
+			return flatMapGuarded(t, g, f, down)
+		}
 		// The yield function is made once a task; what it needs of the record is here.
 		var (
 			meta *engine.Meta
@@ -141,6 +174,26 @@ func flatMap[K, V, R any](s Stream[K, V], out *node[K, R], f func(K, V) iter.Seq
 	return Stream[K, R]{out}
 }
 
+// flatMapGuarded is FlatMap under a policy: what a call yields goes on when it is over.
+func flatMapGuarded[K, V, R any](t *engine.Task, g *guard[K, V], f func(K, V) iter.Seq[R], down port[K, R]) port[K, V] {
+	call := g.call(func(k K, v V) (all []R, err error) {
+		if seq := f(k, v); seq != nil {
+			all = slices.Collect(seq)
+		}
+		return all, nil
+	})
+	return port[K, V]{Watermark: down.Watermark, Idle: down.Idle, Push: func(m *engine.Meta, k K, v *V) {
+		if m.Deleted {
+			t.Counters().NoValue++
+			return
+		}
+		all, ok := call(m, k, v)
+		for i := 0; ok && i < len(all) && !t.Failed(); i++ {
+			down.Push(m, k, &all[i])
+		}
+	}}
+}
+
 // KeyBy gives each record the key that f makes of its value. Records move to other
 // tasks only where something behind needs all records of a key in one place. A
 // record without a value is skipped and counted.
@@ -161,15 +214,28 @@ func (s Stream[K, V]) KeyByKV[K2 any](f func(K, V) K2) Stream[K2, V] {
 func keyBy[K, V, K2 any](s Stream[K, V], out *node[K2, V], f func(K, V) K2) Stream[K2, V] {
 	id := out.step.id
 	out.step.changeKey = true
+	guards[K, V](out.step)
 	connect(s.n, out.step, func(o *opening) port[K, V] {
 		t, down := o.task, out.open(o)
+		var call func(m *engine.Meta, k K, v *V) (K2, bool)
+		if g := openGuard[K, V](o, out.step); g != nil {
+			call = g.call(func(k K, v V) (K2, error) { return f(k, v), nil })
+		}
 		return port[K, V]{Watermark: down.Watermark, Idle: down.Idle, Push: func(m *engine.Meta, k K, v *V) {
 			if m.Deleted {
 				t.Counters().NoValue++
 				return
 			}
 			t.Running = id
-			k2 := f(k, *v)
+			var k2 K2
+			if call == nil {
+				k2 = f(k, *v)
+			} else {
+				var ok bool
+				if k2, ok = call(m, k, v); !ok {
+					return
+				}
+			}
 			noKey := m.NoKey // m is shared with other branches: put back what changes
 			m.NoKey = false
 			down.Push(m, k2, v)
@@ -216,14 +282,29 @@ func (s Stream[K, V]) Split(f func(V) bool) (yes, no Stream[K, V]) {
 	for i, kind := range [...]string{"split yes", "split no"} {
 		sides[i] = &node[K, V]{step: s.n.step.app.declare(kind, both.step)}
 	}
+	guards[K, V](both.step)
 	connect(s.n, both.step, func(o *opening) port[K, V] {
 		t, y, n := o.task, sides[0].open(o), sides[1].open(o)
+		var call func(m *engine.Meta, k K, v *V) (bool, bool)
+		if g := openGuard[K, V](o, both.step); g != nil {
+			call = g.call(func(_ K, v V) (bool, error) { return f(v), nil })
+		}
 		out := fanOut([]port[K, V]{y, n}) // for time, which goes both ways
 		out.Push = func(m *engine.Meta, k K, v *V) {
 			t.Running = id
-			if !m.Deleted && f(*v) {
+			accepted, ok := false, true
+			switch {
+			case m.Deleted:
+			case call == nil:
+				accepted = f(*v)
+			default:
+				accepted, ok = call(m, k, v)
+			}
+			switch {
+			case !ok:
+			case accepted:
 				y.Push(m, k, v)
-			} else {
+			default:
 				n.Push(m, k, v)
 			}
 		}

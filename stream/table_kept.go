@@ -22,6 +22,10 @@ type kept[K, V, A any] struct {
 	apply func(m *engine.Meta, c *cell[A], existed bool, v *V) (keep bool)
 	clone *cloner[A] // of what rows were, where apply changes values in place; else nil
 
+	// guarded, where it is not nil, calls apply under the step's error policy. Where that
+	// failed for good the cell is as before.
+	guarded func(m *engine.Meta, key []byte, c *cell[A], existed bool, v *V) (keep, ok bool)
+
 	own     engine.Meta // of what is pushed
 	was, is A           // scratch: they escape to what follows
 	buf     []byte
@@ -76,7 +80,19 @@ func (r *kept[K, V, A]) push(m *engine.Meta, hash uint64, encoded []byte, v *V) 
 		r.t.Fail(r.step, err)
 		return
 	}
-	if r.apply(m, c, existed, v) {
+	var keep bool
+	if r.guarded == nil {
+		keep = r.apply(m, c, existed, v)
+	} else {
+		var ok bool
+		if keep, ok = r.guarded(m, encoded, c, existed, v); !ok {
+			if !existed {
+				r.t.Fail(r.step, r.table.Delete(hash, encoded))
+			}
+			return
+		}
+	}
+	if keep {
 		r.own.Time, r.is = c.time, c.value // what is pushed may look up rows, and c not last so long
 		made.new = &r.is
 	} else {

@@ -29,6 +29,7 @@ type Topology struct {
 	idleAfter  time.Duration
 	disorder   time.Duration
 	skip       bool // what was deleted before it was read
+	onError    ErrorPolicy
 	faults     []Fault
 }
 
@@ -58,6 +59,9 @@ func (app *Topology) Topics() (read, written []string) {
 		case s.sink != nil:
 			written = append(written, s.sink.topic)
 		}
+	}
+	for _, t := range app.deadLetters() {
+		written = append(written, t.Name())
 	}
 	return read, written
 }
@@ -173,7 +177,8 @@ func (app *Topology) Validate() error {
 		for _, p := range s.faults {
 			add(s, p)
 		}
-		if s.source != nil {
+		s.checkPolicy(func(problem string) { add(s, problem) })
+		if s.source != nil && !s.source.replay {
 			read[s.source.topic] = s
 		}
 		if s.name == "" {

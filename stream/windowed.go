@@ -104,10 +104,14 @@ type windowing[K, V, WK, A any] struct {
 	out       *tableOut[WK, A]
 	clone     *cloner[A]
 	old       A // scratch: what the row was
+
+	// guarded, where it is not nil, folds under the step's error policy.
+	guarded func(m *engine.Meta, key []byte, a *A, first bool, v *V) (ok bool)
 }
 
 func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *step, f fold[A, V]) *tableNode[WK, A] {
 	n := newTable[WK, A](s)
+	guards[K, V](s)
 	// Results are emitted when they are made, and are not kept once their window has closed.
 	n.each, n.kept = true, false
 	n.closing = func(k WK) int64 { return window.Key[K](k).Start.UnixMilli() }
@@ -124,7 +128,7 @@ func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 			passes:   window.Unknown,
 			onUpdate: w.emit == window.OnUpdate, countLate: !*w.late,
 			table: state.NewWindowTable[cell[A]](store.Store, cells), own: engine.Meta{Offset: -1}, out: n.openTable(o),
-			clone: newCloner(cells.value),
+			clone: newCloner(cells.value), guarded: guardFold[K](o, s, key, newCloner(cells.value), f),
 		}
 		store.SetTable(a.table)
 		a.emit = func(start int64, encoded []byte, c *cell[A], made change[A]) {
@@ -164,18 +168,18 @@ func (a *windowing[K, V, WK, A]) push(m *engine.Meta, hash uint64, key []byte, v
 		return
 	}
 	for start := range a.spec.Starts(m.Time) {
-		if !a.spec.Closed(start, a.watermark) {
-			a.add(m, start, hash, key, v)
+		if !a.spec.Closed(start, a.watermark) && !a.add(m, start, hash, key, v) {
+			return
 		}
 	}
 }
 
-// add takes a record into the window that starts at start.
-func (a *windowing[K, V, WK, A]) add(m *engine.Meta, start int64, hash uint64, key []byte, v *V) {
+// add takes a record into the window that starts at start. It is false where the fold failed.
+func (a *windowing[K, V, WK, A]) add(m *engine.Meta, start int64, hash uint64, key []byte, v *V) bool {
 	c, existed, err := a.table.Update(start, hash, key)
 	if err != nil {
 		a.t.Fail(a.step, err)
-		return
+		return false
 	}
 	a.t.Running = a.step
 	var made change[A]
@@ -183,13 +187,21 @@ func (a *windowing[K, V, WK, A]) add(m *engine.Meta, start int64, hash uint64, k
 		made.had = true
 		made.old = a.wasIn(c)
 	}
-	a.fold(&c.value, !existed, v)
+	if a.guarded == nil {
+		a.fold(&c.value, !existed, v)
+	} else if !a.guarded(m, key, &c.value, !existed, v) {
+		if !existed {
+			a.t.Fail(a.step, a.table.Delete(start, hash, key))
+		}
+		return false
+	}
 	if !existed || m.Time > c.time {
 		c.time = m.Time
 	}
 	if a.onUpdate {
 		a.emit(start, key, c, made)
 	}
+	return true
 }
 
 // wasIn is a copy of what is in c, if somebody asks for it.

@@ -40,7 +40,8 @@ type TaskSpec struct {
 // to read it.
 type SourceStart struct {
 	Partition *topic.LogPartition
-	Committed bool // read committed
+	Committed bool            // read committed
+	Stop      topic.LogOffset // the source ends here; negative is never
 	Resolve   func() (topic.LogOffset, error)
 }
 
@@ -432,9 +433,12 @@ func (j *Job) logEnd(result error, ended bool) {
 		sum.NoKey += c.NoKey
 		sum.NoValue += c.NoValue
 		sum.Deleted += c.Deleted
+		sum.Skipped += c.Skipped
+		sum.DeadLetters += c.DeadLetters
 	}
 	if sum != (Counters{}) {
 		log.Warn("stream: records were passed over", "late", sum.Late, "without key", sum.NoKey, "without value", sum.NoValue, "deleted before they were read", sum.Deleted,
+			"skipped", sum.Skipped, "dead letters", sum.DeadLetters,
 			"hint", "late records came beyond Disorder and grace; Late gives them")
 	}
 	switch f, isFailure := errors.AsType[*Failure](result); {
@@ -570,6 +574,9 @@ func (j *Job) CatchUp(ctx context.Context) error {
 		if s.Committed {
 			off = s.Partition.LastStable()
 		}
+		if s.Stop >= 0 {
+			off = min(off, s.Stop)
+		}
 		targets = append(targets, target{s.Partition.Name(), off})
 	}
 	j.requestCheckpoint()
@@ -622,6 +629,9 @@ func (j *Job) Lag() int64 {
 		end := s.Partition.HighWatermark()
 		if s.Committed {
 			end = s.Partition.LastStable()
+		}
+		if s.Stop >= 0 {
+			end = min(end, s.Stop)
 		}
 		lag += max(0, int64(end-j.committed[s.Partition.Name()].Offset))
 	}

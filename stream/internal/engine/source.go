@@ -35,6 +35,10 @@ type SourceOptions[K, V any] struct {
 
 	Step int
 	Name string // of the clock
+
+	// Guard, where it is not nil, calls load, which decodes a record, and tells whether
+	// it succeeded. A record for which it did not is passed over.
+	Guard func(m *Meta, key, value []byte, load func() error) bool
 }
 
 // Source reads one partition of a topic, decodes and pushes its records and makes
@@ -59,12 +63,14 @@ type Source[K, V any] struct {
 	value V // scratch: what is pushed escapes, and this is one allocation for all
 	port  Port[K, V]
 	stop  func() // unregisters from the partition
+
+	loading func() error // load, for Guard
 }
 
 // OpenSource opens a source in task t in front of port.
 func OpenSource[K, V any](t *Task, o SourceOptions[K, V], port Port[K, V]) {
 	s := &Source[K, V]{t: t, o: o, reader: o.Reader, next: o.Start, port: port, clock: NewClock(o.Disorder.Milliseconds())}
-	s.meta.Origin = t.OriginOf(o.Partition.Name())
+	s.meta.Origin, s.loading = t.OriginOf(o.Partition.Name()), s.load
 	s.stop = o.Partition.OnAdvance(t.Signal)
 	t.inputs = append(t.inputs, s)
 	t.sources++
@@ -106,28 +112,40 @@ func (s *Source[K, V]) reading() {
 
 // nextRecord loads the next record of the batch. It is false at the end of the batch or of the source.
 func (s *Source[K, V]) nextRecord() bool {
-	if !s.records.Next() {
-		s.endBatch()
-		return false
+	for {
+		if !s.records.Next() {
+			s.endBatch()
+			return false
+		}
+		if s.o.Stop >= 0 && s.records.Offset >= s.o.Stop {
+			s.endBatch()
+			s.end()
+			return false
+		}
+		m := &s.meta
+		m.Offset, m.Time, s.t.Running = int64(s.records.Offset), s.records.Time, s.o.Step
+		m.NoKey, m.Deleted = s.records.Key == nil, s.records.Value == nil
+		if s.o.Guard == nil {
+			s.t.Fail(s.o.Step, s.load())
+			return s.t.err == nil
+		}
+		if s.o.Guard(m, s.records.Key, s.records.Value, s.loading) {
+			return true
+		}
+		if s.t.err != nil {
+			return false
+		}
+		s.t.counters.Records++
+		s.next.Offset = s.records.Offset + 1
 	}
-	if s.o.Stop >= 0 && s.records.Offset >= s.o.Stop {
-		s.endBatch()
-		s.end()
-		return false
-	}
-	return s.load()
 }
 
 // load decodes the record the iterator is at.
-func (s *Source[K, V]) load() bool {
+func (s *Source[K, V]) load() (err error) {
 	m := &s.meta
-	var err error
-	m.Offset, m.Time, s.t.Running = int64(s.records.Offset), s.records.Time, s.o.Step
-	m.NoKey, m.Deleted = s.records.Key == nil, s.records.Value == nil
 	if s.o.Key != nil && !m.NoKey {
 		if s.key, err = s.o.Key.Decode(s.records.Key); err != nil {
-			s.t.Fail(s.o.Step, fmt.Errorf("decode key: %w", err))
-			return false
+			return fmt.Errorf("decode key: %w", err)
 		}
 	} else {
 		var none K
@@ -136,16 +154,15 @@ func (s *Source[K, V]) load() bool {
 	if m.Deleted {
 		var zero V
 		s.value = zero
-	} else {
-		if s.value, err = s.o.Value.Decode(s.records.Value); err != nil {
-			s.t.Fail(s.o.Step, fmt.Errorf("decode value: %w", err))
-			return false
-		}
-		if s.o.EventTime != nil {
-			m.Time = s.o.EventTime(s.value).UnixMilli()
-		}
+		return nil
 	}
-	return true
+	if s.value, err = s.o.Value.Decode(s.records.Value); err != nil {
+		return fmt.Errorf("decode value: %w", err)
+	}
+	if s.o.EventTime != nil {
+		m.Time = s.o.EventTime(s.value).UnixMilli()
+	}
+	return nil
 }
 
 // push hands the loaded record on: first its event time moves the watermark, then it

@@ -43,6 +43,7 @@ type Task struct {
 	onBarrier []func()
 	clocks    []clock       // what has event time of its own, by name
 	byHand    []func(int64) // move the watermarks of clocks, in tests
+	alarms    []alarm
 
 	generation int64 // the checkpoint whose barrier comes next
 	passed     int64 // generation - 1
@@ -86,6 +87,9 @@ type Counters struct {
 	NoKey   int64 // skipped by an aggregation for want of a key
 	NoValue int64 // skipped by an operator for want of a value
 	Deleted int64 // offsets of a source that were deleted before they were read
+
+	Skipped     int64 // dropped by a step that failed for them
+	DeadLetters int64 // written to a topic by a step that failed for them
 }
 
 // Status is what can be seen of a task from outside.
@@ -237,7 +241,8 @@ func (t *Task) Step() (worked bool) {
 		worked = true
 	default:
 		if t.stalled = t.full(); !t.stalled {
-			worked = t.poll() || worked
+			worked = t.ring() || worked
+			worked = t.err == nil && t.poll() || worked
 		}
 	}
 	t.meta = nil
@@ -288,10 +293,7 @@ func (t *Task) run(ctx context.Context) {
 		if t.flush() {
 			continue
 		}
-		select {
-		case <-t.wake:
-		case <-ctx.Done():
-		}
+		t.await()
 	}
 }
 

@@ -1,0 +1,221 @@
+package stream
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/thalweg/thalweg/stream/internal/engine"
+	"github.com/thalweg/thalweg/topic/codec"
+)
+
+// guards makes the step one to which error policies apply: it gets K and V, and a
+// failed function leaves nothing behind.
+func guards[K, V any](s *step) {
+	s.guarded = true
+	s.letterCodecs = func() error {
+		_, err := s.app.codecs.Of[K]()
+		if err != nil {
+			return err
+		}
+		_, err = s.app.codecs.Of[V]()
+		return err
+	}
+}
+
+// guard calls the functions of one step in one task under the step's error policy. It
+// is nil under Fail: the fast path then is as if there were no policies.
+type guard[K, V any] struct {
+	t      *engine.Task
+	step   *step
+	name   string // of the step in dead letters
+	policy ErrorPolicy
+
+	letters  *letterbox // nil unless the policy is DeadLetter
+	key      codec.Codec[K]
+	value    codec.Codec[V]
+	keyBuf   []byte
+	valueBuf []byte
+}
+
+// openGuard opens the guard of step s.
+func openGuard[K, V any](o *opening, s *step) *guard[K, V] {
+	p := s.policy()
+	if p.fails() {
+		return nil
+	}
+	g := &guard[K, V]{t: o.task, step: s, name: s.label(), policy: p, keyBuf: make([]byte, 0, 64), valueBuf: make([]byte, 0, 256)}
+	if p.letters != nil {
+		var err error
+		if g.letters, err = o.openLetters(s, *p.letters); err != nil {
+			o.fail(err)
+		}
+		// Validate has asked for both.
+		g.key, _ = s.app.codecs.Of[K]()
+		g.value, _ = s.app.codecs.Of[V]()
+	}
+	return g
+}
+
+// do calls f for a record, as often as the policy has it, and tells whether it
+// succeeded in the end. Where it did not the record is dealt with. undo, where it is not
+// nil, takes back what a failed call has done. The record's key is asked for only
+// where it is needed.
+func (g *guard[K, V]) do(m *engine.Meta, key func() (K, error), v *V, f func() error, undo func()) bool {
+	for n := 0; ; n++ {
+		g.t.Running = g.step.id
+		err := safely(f)
+		if err == nil {
+			return true
+		}
+		if undo != nil {
+			undo()
+		}
+		if n == g.policy.retries {
+			g.giveUp(m, key, v, err)
+			return false
+		}
+		if !g.t.Sleep(g.policy.wait(n)) {
+			g.t.Fail(g.step.id, fmt.Errorf("the job ended while the record waited to be tried again: %w", err))
+			return false
+		}
+	}
+}
+
+// safely calls f and makes an error of its panic. The end of the goroutine is not to be
+// held up.
+func safely(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &panicked{engine.PanicError{Value: r}, debug.Stack()}
+		}
+	}()
+	return f()
+}
+
+// panicked is a panic on its way to whoever deals with it.
+type panicked struct {
+	engine.PanicError
+	stack []byte
+}
+
+func (p *panicked) Unwrap() error { return &p.PanicError }
+
+// giveUp deals with a record for which the function has failed for good.
+func (g *guard[K, V]) giveUp(m *engine.Meta, key func() (K, error), v *V, cause error) {
+	if g.policy.verdict == verdictFail {
+		failStep(g.t, g.step.id, cause)
+		return
+	}
+	var stack []byte
+	if p, ok := cause.(*panicked); ok {
+		cause, stack = &p.PanicError, p.stack
+	}
+	g.t.Skipped(g.step.id, cause, stack)
+	if g.policy.verdict == verdictSkip {
+		g.t.Counters().Skipped++
+		return
+	}
+	g.t.Counters().DeadLetters++
+	l := letter{meta: m, step: g.name, cause: cause}
+	if !m.NoKey {
+		k, err := key()
+		if err == nil {
+			g.keyBuf, err = g.key.Append(g.keyBuf[:0], k)
+		}
+		if err != nil {
+			g.t.Fail(g.step.id, fmt.Errorf("write the dead letter: encode key: %w, of a record that failed with %w", err, cause))
+			return
+		}
+		l.key = g.keyBuf
+	}
+	if v != nil && !m.Deleted {
+		var err error
+		if g.valueBuf, err = g.value.Append(g.valueBuf[:0], *v); err != nil {
+			g.t.Fail(g.step.id, fmt.Errorf("write the dead letter: encode value: %w, of a record that failed with %w", err, cause))
+			return
+		}
+		l.value = g.valueBuf
+	}
+	g.letters.write(l)
+}
+
+// failStep ends the attempt with an error of a step, which may be a panic caught on the way.
+func failStep(t *engine.Task, step int, err error) {
+	if p, ok := err.(*panicked); ok {
+		t.FailWith(step, &p.PanicError, p.stack)
+		return
+	}
+	t.Fail(step, err)
+}
+
+// call is f under the guard; ok is false where it failed for good.
+func (g *guard[K, V]) call[R any](f func(K, V) (R, error)) func(m *engine.Meta, k K, v *V) (r R, ok bool) {
+	var (
+		key   K
+		value V
+		r     R
+	)
+	attempt := func() (err error) {
+		r, err = f(key, value)
+		return err
+	}
+	keyOf := func() (K, error) { return key, nil }
+	return func(m *engine.Meta, k K, v *V) (R, bool) {
+		key, value = k, *v
+		ok := g.do(m, keyOf, v, attempt, nil)
+		return r, ok
+	}
+}
+
+// guardSource is the guard as a source calls it; nil without one.
+func guardSource(g *guard[[]byte, []byte]) func(m *engine.Meta, key, value []byte, load func() error) bool {
+	if g == nil {
+		return nil
+	}
+	var k, v []byte
+	keyOf := func() ([]byte, error) { return k, nil }
+	return func(m *engine.Meta, key, value []byte, load func() error) bool {
+		k, v = key, value
+		return g.do(m, keyOf, &v, load, nil)
+	}
+}
+
+// guardFold is a fold under a guard, in one task: what it changed in the aggregate before
+// it failed is taken back.
+func guardFold[K, V, A any](o *opening, s *step, keys codec.Codec[K], clone *cloner[A], f fold[A, V]) func(m *engine.Meta, key []byte, a *A, first bool, v *V) (ok bool) {
+	g := openGuard[K, V](o, s)
+	if g == nil {
+		return nil
+	}
+	var (
+		encoded []byte
+		a       *A
+		was     A // what it was
+		first   bool
+		value   *V
+	)
+	attempt := func() error {
+		f(a, first, value)
+		return nil
+	}
+	var err error
+	undo := func() {
+		if first {
+			*a = was
+		} else if *a, err = clone.clone(&was); err != nil { // the next call may change it again
+			g.t.Fail(s.id, fmt.Errorf("take back what a failed function did: %w", err))
+		}
+	}
+	keyOf := func() (K, error) { return keys.Decode(encoded) }
+	return func(m *engine.Meta, key []byte, into *A, isFirst bool, v *V) bool {
+		encoded, a, first, value = key, into, isFirst, v
+		var zero A
+		if was = zero; !first {
+			if was, err = clone.clone(a); err != nil {
+				g.t.Fail(s.id, fmt.Errorf("keep what the aggregate is before a function changes it: %w", err))
+				return false
+			}
+		}
+		return g.do(m, keyOf, v, attempt, undo)
+	}
+}
