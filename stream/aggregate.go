@@ -59,48 +59,60 @@ func (c cellCodec[A]) Decode(src []byte) (v cell[A], err error) {
 
 // cellsOf is the encoding of a store of s: an A by K, in windows where spec is not nil.
 func cellsOf[K, A any](s *step, spec *window.Spec) laidOut[A] {
+	what := ""
+	if spec != nil {
+		what = spec.Grace(0).String() + ", " // grace may change
+	}
+	value, l := layoutOf[K, A](s, what)
+	return laidOut[A]{cellCodec[A]{value}, l}
+}
+
+// laidOut are the cells of a store.
+type laidOut[A any] struct {
+	cellCodec[A]
+	layout
+}
+
+// layout has the store keep, as a schema, what its bytes mean: windows and types in
+// a line of text, and behind it the schema of the value's codec where it has one.
+// A store that was written with another layout is refused instead of misread.
+type layout struct {
+	text  string
+	inner codec.Schemed // nil where there is none
+}
+
+// layoutOf returns the codec of the values of a store of s, an A by K, and its layout.
+func layoutOf[K, A any](s *step, what string) (codec.Codec[A], layout) {
 	value, err := s.app.codecs.Inner[A]()
 	if err != nil {
 		s.fault(fmt.Sprintf("no codec for the state: %v", err))
 	}
 	inner, _ := value.(codec.Schemed)
-	layout := "key " + plainName(reflect.TypeFor[K]()) + ", value " + plainName(reflect.TypeFor[A]())
+	text := what + "key " + plainName(reflect.TypeFor[K]()) + ", value " + plainName(reflect.TypeFor[A]())
 	if inner != nil {
-		layout += " by field"
+		text += " by field"
 	}
-	if spec != nil {
-		layout = spec.Grace(0).String() + ", " + layout // grace may change
-	}
-	return laidOut[A]{cellCodec[A]{value}, layout, inner}
+	return value, layout{text, inner}
 }
 
-// laidOut has the store keep, as a schema, what its bytes mean: windows and types in
-// a line of text, and behind it the schema of the aggregate's codec where it has one.
-// A store that was written with another layout is refused instead of misread.
-type laidOut[A any] struct {
-	cellCodec[A]
-	layout string
-	inner  codec.Schemed // nil where there is none
-}
-
-func (c laidOut[A]) Schema() []byte {
-	schema := append([]byte(c.layout), '\n')
-	if c.inner != nil {
-		schema = append(schema, c.inner.Schema()...)
+func (l layout) Schema() []byte {
+	schema := append([]byte(l.text), '\n')
+	if l.inner != nil {
+		schema = append(schema, l.inner.Schema()...)
 	}
 	return schema
 }
 
-func (c laidOut[A]) AddSchema(schema []byte) error {
-	layout, inner, _ := strings.Cut(string(schema), "\n")
-	if layout != c.layout {
+func (l layout) AddSchema(schema []byte) error {
+	text, inner, _ := strings.Cut(string(schema), "\n")
+	if text != l.text {
 		return fmt.Errorf("the state was written as %q and the step now is %q; change it back, "+
-			"or give the step another name with As to begin anew", layout, c.layout)
+			"or give the step another name with As to begin anew", text, l.text)
 	}
-	if c.inner == nil {
+	if l.inner == nil {
 		return nil
 	}
-	return c.inner.AddSchema([]byte(inner))
+	return l.inner.AddSchema([]byte(inner))
 }
 
 // plainName names how a type is stored, as far as its kind decides it. The name of

@@ -49,6 +49,9 @@ type grouping[K, V any] struct {
 	step      *step
 	ownKey    bool // groups by the key the records have
 	deletes   bool // records without a value are for those below too
+	keyless   bool // and those without a key
+	joins     bool // what is below meets records of other groupings: all must be spread alike
+	shuffled  bool // in any case
 	downs     []func(o *opening) engine.KeyedPort[V]
 	keepValue bool // something below reads the value
 	key       codec.Codec[K]
@@ -81,6 +84,9 @@ func group[K0, K, V any](s Stream[K0, V], st *step, ownKey bool, f func(K0, V) K
 			switch {
 			case m.Deleted && !g.deletes:
 				t.Counters().NoValue++
+				return
+			case ownKey && m.NoKey && g.keyless:
+				way.Push(m, nil, v)
 				return
 			case ownKey && m.NoKey:
 				t.Counters().NoKey++
@@ -127,7 +133,26 @@ func (g *grouping[K, V]) enter(o *opening) way[V] {
 	return way[V]{func(m *engine.Meta, key []byte, v *V) { down.Push(m, state.Hash(key), key, v) }, down.Watermark, down.Idle}
 }
 
-func (g *grouping[K, V]) mustShuffle() bool { return !g.ownKey || !colocated(g.step.inputs[0]) }
+func (g *grouping[K, V]) mustShuffle() bool {
+	in := g.step.inputs[0]
+	return g.shuffled || !g.ownKey || !colocated(in) || g.joins && !g.spread(in)
+}
+
+func (g *grouping[K, V]) shuffle() { g.shuffled = true }
+
+// spread tells whether s is spread over its tasks as an exchange of the grouping would do
+// it: by the hash of the key in the grouping's encoding.
+func (g *grouping[K, V]) spread(s *step) bool {
+	switch {
+	case s.source != nil:
+		return s.source.spread(g.key)
+	case s.group != nil && s.group.mustShuffle():
+		return true
+	case s.changeKey: // windows of a key are where the key is
+		return false
+	}
+	return g.spread(s.inputs[0])
+}
 
 // colocated tells whether all records of a key that s gives are in one task.
 func colocated(s *step) bool {

@@ -20,6 +20,7 @@ type stage struct {
 	tasks  int
 	stores []*storeDecl
 	cuts   []*step // the groupings it sends to
+	joints []*step // the joint steps in it
 }
 
 // inOrder tells whether the stage's tasks read their inputs by event time.
@@ -37,6 +38,46 @@ func (st *stage) sources() (all []*step) {
 
 // stages cuts the topology at its shuffles. A stage comes after those that feed it.
 func (app *Topology) stages() []*stage {
+	for {
+		all := app.cut()
+		if !breakCycle(all) {
+			return all
+		}
+	}
+}
+
+// breakCycle looks for a stage that would send to itself: one in which a stream is joined
+// with what a shuffle makes of the same stream. All that leads to its joints is shuffled
+// then, so that they become a stage of their own.
+func breakCycle(stages []*stage) (found bool) {
+	for _, st := range stages {
+		if !slices.ContainsFunc(st.cuts, func(cut *step) bool { return leadsTo(cut, st, stages) }) {
+			continue
+		}
+		for _, joint := range st.joints {
+			for _, in := range joint.inputs {
+				if in.group != nil && !in.group.mustShuffle() {
+					in.group.shuffle()
+					found = true
+				}
+			}
+		}
+	}
+	return found
+}
+
+// leadsTo tells whether what is sent to the cut comes, at once or through other stages, to st.
+func leadsTo(cut *step, st *stage, stages []*stage) bool {
+	if slices.Contains(st.roots, cut) {
+		return true
+	}
+	return slices.ContainsFunc(stages, func(other *stage) bool {
+		return other != st && slices.Contains(other.roots, cut) &&
+			slices.ContainsFunc(other.cuts, func(next *step) bool { return leadsTo(next, st, stages) })
+	})
+}
+
+func (app *Topology) cut() []*stage {
 	var all []*stage
 	of := make(map[*step]*stage) // by joint step
 	for _, s := range app.steps {
@@ -70,6 +111,7 @@ func (app *Topology) stages() []*stage {
 			if in != st {
 				continue
 			}
+			st.joints = append(st.joints, joint)
 			if name == "" || joint.name < name {
 				name = joint.name
 			}

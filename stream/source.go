@@ -2,6 +2,7 @@ package stream
 
 import (
 	"fmt"
+	"reflect"
 
 	"github.com/thalweg/thalweg/stream/internal/engine"
 	"github.com/thalweg/thalweg/topic"
@@ -15,6 +16,9 @@ type source struct {
 	replay    bool // of dead letters: from the beginning to what is there when the job starts
 	open      func(o *opening, at sourceStart)
 	decode    any // a func(key, value []byte) (K, V, error)
+
+	byHash bool // producers choose the partition by the hash of the encoded key
+	key    any  // the codec they encode it with
 }
 
 // startAt is where a job begins to read that runs for the first time.
@@ -32,6 +36,10 @@ func (s *source) stopAt(app *Topology) *topic.Position {
 	}
 	return app.stopAt
 }
+
+// spread tells whether the topic is spread over its partitions by keys that are encoded
+// with the codec key.
+func (s *source) spread(key any) bool { return s.byHash && reflect.DeepEqual(s.key, key) }
 
 // isolation is what readers of the topic may see.
 func (s *source) isolation() topic.Isolation {
@@ -71,6 +79,7 @@ func (app *Topology) Stream[K, V any](t topic.Topic[K, V]) Stream[K, V] {
 	}
 	guards[[]byte, []byte](s)
 	s.source.decode = decodeBoth(key, value)
+	s.source.byHash, s.source.key = t.Partitioner() == nil, key
 	s.source.open = func(o *opening, at sourceStart) {
 		options := engine.SourceOptions[K, V]{Guard: guardSource(openGuard[[]byte, []byte](o, s)),
 

@@ -26,6 +26,8 @@ type step struct {
 	needsKey  bool           // reads the key it is given
 	changeKey bool           // gives another key to what follows
 	joint     bool           // needs the records of a key of all its inputs in one task
+	side      string         // tells the groupings in front of one joint step apart
+	sides     []any          // of a join of streams
 	first     *step          // of a joint step: the input whose record goes first at the same time; may be nil
 
 	needsHeaders bool // reads the headers it is given
@@ -42,6 +44,8 @@ type step struct {
 type cut interface {
 	// mustShuffle tells whether records of one key may be in several tasks.
 	mustShuffle() bool
+	// shuffle makes it shuffle, whether it must or not.
+	shuffle()
 	newExchange(senders, receivers int, inOrder bool) any
 	openStage(o *opening, shard int)
 }

@@ -236,7 +236,7 @@ func (app *Topology) deriveNames() {
 			continue
 		}
 		for _, out := range s.outputs {
-			if name := out.name + "-by"; out.stateful() && (s.name == "" || name < s.name) {
+			if name := out.name + s.side + "-by"; out.stateful() && (s.name == "" || name < s.name) {
 				s.name = name
 			}
 		}

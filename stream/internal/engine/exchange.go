@@ -50,10 +50,16 @@ type exchanged[V any] struct {
 	time   int64
 	offset int64
 	hash   uint64
-	keyEnd uint32
+	keyEnd uint32 // with noKey of a record without a key
 	origin Origin // ^origin of a record without a value
 	value  V
 }
+
+// noKey is a bit of keyEnd.
+const noKey = 1 << 31
+
+// end is where the key of the record ends among those of its batch.
+func (x *exchanged[V]) end() uint32 { return x.keyEnd &^ noKey }
 
 // mark is a watermark, or idleness, and its place: before the record at. Or it says that
 // the sender is at rest: it has nothing more to send for now. That is behind the records.
@@ -91,7 +97,7 @@ func (b *laneBatch[V]) addHeaders(m *Meta) {
 // describe makes m that of record i.
 func (b *laneBatch[V]) describe(i int, m *Meta) {
 	r := &b.records[i]
-	m.Time, m.Offset, m.Origin, m.Deleted = r.time, r.offset, r.origin, r.origin < 0
+	m.Time, m.Offset, m.Origin, m.Deleted, m.NoKey = r.time, r.offset, r.origin, r.origin < 0, r.keyEnd&noKey != 0
 	if m.Deleted {
 		m.Origin = ^m.Origin
 	}
@@ -229,7 +235,11 @@ func (x *Exchange[V]) OpenSender(t *Task, i int) *Sender[V] {
 func (s *Sender[V]) Send(m *Meta, key []byte, v *V) {
 	s.idle = false
 	j := 0
-	if len(s.lanes) > 1 {
+	switch {
+	case len(s.lanes) == 1:
+	case m.NoKey: // belongs to no task
+		j = int(uint64(m.Offset) % uint64(len(s.lanes)))
+	default:
 		j = topic.Partition(key, len(s.lanes))
 	}
 	b := s.batch(j)
@@ -244,6 +254,9 @@ func (s *Sender[V]) Send(m *Meta, key []byte, v *V) {
 	r.time, r.offset, r.hash, r.keyEnd, r.origin = m.Time, m.Offset, state.Hash(key), uint32(len(b.keys)), m.Origin
 	if m.Deleted {
 		r.origin = ^r.origin
+	}
+	if m.NoKey {
+		r.keyEnd |= noKey
 	}
 	if s.keep {
 		r.value = *v
@@ -435,8 +448,8 @@ func (r *Receiver[V]) process(lane int, b *laneBatch[V]) {
 		}
 		rec := &b.records[i]
 		b.describe(i, m)
-		r.port.Push(m, rec.hash, b.keys[key:rec.keyEnd], &rec.value)
-		key = rec.keyEnd
+		r.port.Push(m, rec.hash, b.keys[key:rec.end()], &rec.value)
+		key = rec.end()
 		if t.err != nil {
 			return
 		}
@@ -529,8 +542,8 @@ func (r *Receiver[V]) take(i int, limit int64, n int) (taken int) {
 		rec := &b.records[h.next]
 		t.meta = &r.meta
 		b.describe(h.next, &r.meta)
-		key := b.keys[h.key:rec.keyEnd]
-		h.next, h.key = h.next+1, rec.keyEnd
+		key := b.keys[h.key:rec.end()]
+		h.next, h.key = h.next+1, rec.end()
 		r.port.Push(&r.meta, rec.hash, key, &rec.value)
 		taken++
 		t.counters.Records++
