@@ -62,9 +62,9 @@ func TestCalendarWindows(t *testing.T) {
 func TestWindowBehindAWindow(t *testing.T) {
 	in, out := topic.New[string, int64]("in"), topic.New[window.Key[string], int64]("out")
 	app := stream.New("behind")
-	app.Stream(in).GroupByKey().Window(window.Tumbling(10*ms)).Count().ToStream().
+	app.Stream(in).GroupByKey().Window(window.Tumbling(10 * ms)).Count().ToStream().
 		GroupByKV(func(k window.Key[string], _ int64) string { return k.Key }).
-		Window(window.Tumbling(20*ms)).Reduce(func(a, b int64) int64 { return a + b }).To(out)
+		Window(window.Tumbling(20 * ms)).Reduce(func(a, b int64) int64 { return a + b }).To(out)
 	d := streamtest.New(t, app)
 	send := d.Input(in)
 	var seen int
