@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -161,9 +162,12 @@ func (t *Transactor) Write(part *log.Partition, b *log.BatchBuilder) error {
 // before the markers. When ctx ends before the entry is proposed the transaction is
 // aborted.
 //
-// An error that matches ErrUnknown leaves open whether the transaction is committed,
-// or whether all of it can be seen before the plane is opened again. Any other means
-// that it is aborted; one of package group says that a position is not accepted.
+// An error that matches ErrUnknown leaves open whether the transaction is committed: the
+// metadata log failed under the entry, and says so when it is opened again. Any other
+// means that it is aborted; one of package group says that a position is not accepted.
+// Once the entry is there nothing is an error: a marker that cannot be written is tried
+// again until it is, at the latest when the plane is opened again, and until then
+// readers wait for it.
 func (t *Transactor) Commit(ctx context.Context, positions []group.Commit) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -192,16 +196,12 @@ func (t *Transactor) Commit(ctx context.Context, positions []group.Commit) error
 	case err != nil:
 		return t.giveUp(err)
 	}
-	err = t.mark(e.id)
+	parts := slices.Collect(maps.Keys(t.written))
+	owed := t.p.mark(owedMarkers{txn: e.id, commit: true, index: index, parts: parts})
 	// Before the entry may be forgotten, or whoever ends the owner would take the
 	// transaction for one that was never committed.
 	t.endLocked(true)
-	if err == nil && len(e.ends) > 0 {
-		t.p.marked(index)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: transaction %d is committed, but all of it can be seen only when the log has been opened again: %w", ErrUnknown, e.id, err)
-	}
+	t.p.owe(owed)
 	return nil
 }
 
@@ -252,22 +252,6 @@ func syncTo(ctx context.Context, part *log.Partition, end log.Offset) error {
 	return part.Sync(ctx)
 }
 
-// mark writes the commit markers, as Session.mark does.
-func (t *Transactor) mark(id log.ProducerID) error {
-	var acks errgroup.Group
-	var err error
-	for part := range t.written {
-		at, e := part.EndTransaction(id, true)
-		if e != nil && t.p.exists(part) {
-			err = errors.Join(err, fmt.Errorf("commit marker in %v: %w", part.Name(), e))
-		}
-		if e == nil && t.p.strict(part.Name()) {
-			acks.Go(func() error { return part.Acked(context.Background(), at.Offset) })
-		}
-	}
-	return errors.Join(err, acks.Wait())
-}
-
 // giveUp aborts a transaction that could not be committed because of cause.
 func (t *Transactor) giveUp(cause error) error {
 	id := t.txn.id
@@ -311,12 +295,10 @@ func (t *Transactor) abortLocked() error {
 		}
 		return fmt.Errorf("abort transaction %d: %w", t.txn.id, err)
 	}
-	var err error
-	for part := range t.written {
-		err = errors.Join(err, t.p.abortIn(part, t.txn.id))
-	}
+	owed := t.p.mark(owedMarkers{txn: t.txn.id, parts: slices.Collect(maps.Keys(t.written))})
 	t.endLocked(true)
-	return err
+	t.p.owe(owed)
+	return nil
 }
 
 // endLocked makes way for the next transaction.

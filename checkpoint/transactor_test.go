@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -181,6 +182,52 @@ func TestCommitWithUnknownOutcome(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int{1}, got, "the process was killed, and the entry is there")
 	require.NoError(t, nothingOpen(p))
+}
+
+// When the disk is full, or broken for a moment, once a transaction is decided, the answer
+// is the decision all the same, and its markers are written when there is room, without
+// anybody who asks.
+func TestMarkersAreWrittenLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := vfs.NewMem()
+		p, err := openPlane(fs)
+		require.NoError(t, err)
+		require.NoError(t, p.Log().Create("a", log.TopicSpec{Partitions: 1, SegmentBytes: 100}))
+		a := p.partition(t, part("a", 0))
+		x, y := transactor(t, p, "x"), transactor(t, p, "y")
+		for i, x := range []*Transactor{x, y} {
+			require.NoError(t, x.Begin())
+			require.NoError(t, putIn(x, a, i+1))
+		}
+		full := errors.New("no space left")
+		fs.SetHook(func(op vfs.Op) error {
+			if op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".log") {
+				return full // the next segment
+			}
+			return nil
+		})
+		require.NoError(t, x.Commit(t.Context(), nil))
+		require.NoError(t, y.Abort())
+		require.Len(t, a.OpenTransactions(), 2)
+		require.Zero(t, a.LastStable())
+		require.NoError(t, p.SyncAll(t.Context()), "it does not forget the commit")
+		time.Sleep(time.Minute)
+		require.Zero(t, a.LastStable())
+		require.NoError(t, x.Begin())
+		require.ErrorContains(t, putIn(x, a, 3), "no space left")
+		require.NoError(t, x.Abort())
+
+		fs.SetHook(nil)
+		time.Sleep(2 * txnPoll)
+		require.Empty(t, a.OpenTransactions())
+		got, err := readAll(p, part("a", 0), log.ReadCommitted, -1)
+		require.NoError(t, err)
+		require.Equal(t, []int{1}, got)
+		require.NoError(t, x.Begin())
+		require.NoError(t, putIn(x, a, 4))
+		require.NoError(t, x.Commit(t.Context(), nil))
+		require.NoError(t, p.Close())
+	})
 }
 
 // While the entry of one transaction waits for the disk, another that is aborted in the

@@ -21,6 +21,7 @@ type transactors struct {
 	mu     sync.Mutex // guards the fields below and those of Transactor that say so; a leaf
 	byID   map[log.ProducerID]*Transactor
 	armed  time.Time // when the loop looks again; zero while nothing is open
+	owed   []owedMarkers
 	closed bool
 }
 
@@ -157,7 +158,8 @@ func (s *transactors) due(now time.Time) (due []*Transactor, next time.Time) {
 	return due, next
 }
 
-// txnLoop ends transactors whose transactions are open for too long.
+// txnLoop ends transactors whose transactions are open for too long, and writes the
+// markers that are owed.
 func (p *Plane) txnLoop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -179,6 +181,9 @@ func (p *Plane) txnLoop(ctx context.Context) {
 				p.logger.Error("abort a transaction", "owner", t.name, "err", err)
 				next = now.Add(txnPoll)
 			}
+		}
+		if p.payOwed() && (next.IsZero() || next.After(now.Add(txnPoll))) {
+			next = now.Add(txnPoll)
 		}
 		if !next.IsZero() {
 			// A limit is exceeded a moment after it is reached.

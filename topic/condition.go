@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/thalweg/thalweg/log"
 )
@@ -78,7 +79,10 @@ func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 // version of its key yet: where it would decide, SendIf waits until the transaction
 // has ended.
 //
-// The record is a batch of its own, behind what this producer has queued before.
+// The record is a batch of its own, behind what this producer has queued before. When ctx
+// ends before its turn has come it is not written; while it is being written the error
+// matches ErrUnknown. To find out then, send it once more: the conflict tells what is
+// there.
 // Versions are known from an index of the partition's keys, which the first SendIf
 // with a version builds by reading the partition once, and later ones bring up to
 // date: it takes the key and some 60 bytes of memory for each key that is not
@@ -151,7 +155,34 @@ func (p *Producer[K, V]) sendIf(ctx context.Context, q *partitionQueue, e *entry
 	if err != nil {
 		return -1, -1, err
 	}
+	select {
+	case <-t.outcome.done:
+	case <-ctx.Done():
+		// Its outcome is asked for, rather than left open, where its turn has not come.
+		q.withdraw(t.outcome, fmt.Errorf("topic: send to %s: the record was not written: %w", q.name, ctx.Err()))
+	}
+	select {
+	case <-t.outcome.done:
+		ctx = context.WithoutCancel(ctx)
+	default:
+	}
 	return p.sender.await(ctx, t)
+}
+
+// withdraw ends a batch with err unless the writer has it already.
+func (q *partitionQueue) withdraw(o *outcome, err error) {
+	q.mu.Lock()
+	i := slices.IndexFunc(q.full, func(b *pendingBatch) bool { return b.outcome == o })
+	if i < 0 {
+		q.mu.Unlock()
+		return
+	}
+	b := q.full[i]
+	q.full = slices.Delete(q.full, i, i+1)
+	q.mu.Unlock()
+	o.err = err
+	close(o.done)
+	q.s.release(b)
 }
 
 // decided waits until the transaction that wrote the record at offset has ended.

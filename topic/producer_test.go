@@ -516,6 +516,31 @@ func TestContextEndsWhileInFlight(t *testing.T) {
 	})
 }
 
+// When ctx ends before the turn of a conditional record has come the answer is definite:
+// the record is not written, then or later, and who flushes does not wait for it.
+func TestContextEndsBeforeAConditionsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, parts := fake(t, orders, 1, ProducerOptions{})
+		proceed := make(chan struct{})
+		parts[0].acked = func(context.Context) error { <-proceed; return nil }
+		require.NoError(t, p.Queue(t.Context(), "k", "1"))
+		synctest.Wait()
+		time.Sleep(time.Second) // it is being written
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		flushed := make(chan error, 1)
+		time.AfterFunc(time.Second/2, func() { flushed <- p.Flush(t.Context()) })
+		_, _, err := p.SendIf(ctx, Record[string, string]{Key: "k", Value: "2"}, EndIs(0, 1))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, ErrUnknown)
+		close(proceed)
+		require.NoError(t, <-flushed)
+		require.NoError(t, p.Send(t.Context(), "k", "3"))
+		require.Equal(t, []string{"1", "3"}, parts[0].values())
+		require.NoError(t, p.Close())
+	})
+}
+
 // An acknowledgement that fails leaves the outcome of its batch unknown and
 // takes the partition out; what comes later is definitely not written.
 func TestFailedAcknowledgement(t *testing.T) {

@@ -92,9 +92,13 @@ func (p *TxProducer) Begin() (*Tx, error) {
 // Commit commits the open transaction and returns when it is, and its records are as
 // durable as their topics ask. They can be read then, once older transactions in the
 // same partitions have ended too; a reader of several partitions may come to it in one
-// before the other. When ctx ends before the commit is decided it is
-// aborted. An error means that it is aborted, unless it matches ErrUnknown: then it may
-// be committed, or is, and all of it can be read when the node has been opened again.
+// before the other. Where a partition takes no more, since its disk is full or it is
+// offline, they can be read when it does again, at the latest when the node has been
+// opened anew: it is tried again until then. When ctx ends before the commit is decided
+// it is aborted. An error means that it is aborted, unless it matches ErrUnknown: the
+// metadata log failed while it was written, so that nobody can be asked before the node
+// has been opened again. What is there then tells: the records, or the positions that
+// were part of the transaction.
 func (p *TxProducer) Commit(ctx context.Context) error {
 	tx, err := p.take()
 	if err != nil {
