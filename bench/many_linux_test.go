@@ -32,8 +32,8 @@ func BenchmarkManyTopics(b *testing.B) {
 		for i := range named {
 			named[i] = topic.New[string, string](fmt.Sprintf("topic-%05d", i))
 		}
-		none := liveBytes()
 		n := openNode(b, dir, "open-empty")
+		none := liveBytes()
 		timed(b, "create", func() error { return n.Create(b.Context(), named...) })
 		perTopic(b, "unused", liveBytes()-none)
 		idle(b, "unused")

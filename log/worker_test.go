@@ -71,7 +71,7 @@ func TestWorkerStops(t *testing.T) {
 // Partitions with nothing to do have no goroutine, whatever their sync policy.
 func TestIdlePartitionsHaveNoGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := mustOpen(t, Options{FS: vfs.NewMem()})
+		l := mustOpen(t, small(vfs.NewMem()))
 		none := runtime.NumGoroutine()
 		for name, policy := range map[string]Sync{"os": SyncByOS, "always": SyncAlways, "every": SyncEvery(time.Second)} {
 			require.NoError(t, l.Create(name, TopicSpec{Partitions: 20, Sync: policy}))
@@ -99,7 +99,7 @@ func TestIdlePartitionsHaveNoGoroutine(t *testing.T) {
 // before.
 func TestSyncIntervalIsShortened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, p := single(t, Options{FS: vfs.NewMem()}, SyncEvery(time.Hour))
+		l, p := single(t, small(vfs.NewMem()), SyncEvery(time.Hour))
 		_, err := p.AppendRecords(t.Context(), Record{Value: []byte("v")})
 		require.NoError(t, err)
 		spec, _ := l.Spec(p.Name().Topic)
