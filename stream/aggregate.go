@@ -133,7 +133,7 @@ func plainName(t reflect.Type) string {
 func aggregate[K, V, A any](g *grouping[K, V], s *step, emit window.Emit, f fold[A, V]) *tableNode[K, A] {
 	n := newTable[K, A](s)
 	guards[K, V](s)
-	n.each = emit == window.OnUpdate
+	n.each, n.keeps = emit == window.OnUpdate, new(keeping)
 	kept, cells := s.keep(""), cellsOf[K, A](s, nil)
 	vanish := nilable[A]()
 	g.downs = append(g.downs, func(o *opening) engine.KeyedPort[V] {
@@ -142,7 +142,7 @@ func aggregate[K, V, A any](g *grouping[K, V], s *step, emit window.Emit, f fold
 			return engine.KeyedPort[V]{}
 		}
 		guarded := guardFold[K](o, s, g.key, newCloner(cells.value), f)
-		if len(r.out.readers) == 0 && !vanish && !n.each && guarded == nil {
+		if len(r.out.readers) == 0 && !vanish && !n.each && guarded == nil && r.expiry == nil {
 			return lastOfEach(r, f)
 		}
 		r.clone = newCloner(cells.value)

@@ -17,6 +17,8 @@ import (
 type storeDecl struct {
 	step *step
 	part string // tells the stores of one step apart; empty for the only or the main one
+
+	backend state.Backend // of its databases; nil takes the node's
 }
 
 // keep declares a store of the step.
@@ -75,7 +77,11 @@ func (r *run) openStore(t *engine.Task, d *storeDecl) (*openStored, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := r.env.Backend.Open(path.Join(r.env.StateDir, r.app.name, d.name(), strconv.Itoa(t.ID.Shard)))
+	backend := r.env.Backend
+	if d.backend != nil {
+		backend = d.backend
+	}
+	db, err := backend.Open(path.Join(r.env.StateDir, r.app.name, d.name(), strconv.Itoa(t.ID.Shard)))
 	if err != nil {
 		return nil, err
 	}

@@ -21,13 +21,6 @@ import (
 // results that keeps them.
 type Table[K, V any] struct{ n *tableNode[K, V] }
 
-// As names the table's step, and with it its store and its changelog. The name must
-// stay as long as the state is to be found again.
-func (t Table[K, V]) As(name string) Table[K, V] {
-	t.n.step.name, t.n.step.named = name, true
-	return t
-}
-
 // Emit sets when streams behind the table get its changes: OnUpdate, each at once;
 // OnClose, the default, each changed row once a checkpoint. What is made of the table
 // after the call does alike. Windowed aggregations have an Emit of their own.

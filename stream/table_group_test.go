@@ -127,11 +127,7 @@ func TestGroupedAggregation(t *testing.T) {
 // Random changes of rows, with crashes, over any number of partitions and any rhythm of
 // checkpoints: the groups are those of the table as it is in the end.
 func TestRandomGroupedTables(t *testing.T) {
-	rounds := 10
-	if testing.Short() {
-		rounds = 3
-	}
-	for i := range rounds {
+	for i := range rounds(3, 10) {
 		seed := uint64(time.Now().UnixNano()) + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))

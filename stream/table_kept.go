@@ -26,6 +26,8 @@ type kept[K, V, A any] struct {
 	// failed for good the cell is as before.
 	guarded func(m *engine.Meta, key []byte, c *cell[A], existed bool, v *V) (keep, ok bool)
 
+	expiry *expiry // nil where rows stay until they are deleted
+
 	own     engine.Meta // of what is pushed
 	was, is A           // scratch: they escape to what follows
 	buf     []byte
@@ -41,8 +43,12 @@ func openKept[K, V, A any](o *opening, n *tableNode[K, A], d *storeDecl, cells c
 	r := &kept[K, V, A]{t: o.task, step: n.step.id, key: n.key, own: engine.Meta{Offset: -1}}
 	r.table = state.NewTable[cell[A]](store.Store, cells)
 	store.SetTable(r.table)
+	r.expiry = openExpiry(o, n.keeps)
 	r.out = n.openTable(o)
 	r.out.rows.get = r.get
+	if o.err != nil {
+		return nil
+	}
 	return r
 }
 
@@ -80,6 +86,8 @@ func (r *kept[K, V, A]) push(m *engine.Meta, hash uint64, encoded []byte, v *V) 
 		r.t.Fail(r.step, err)
 		return
 	}
+	before := c.time
+	made.oldTime = before
 	var keep bool
 	if r.guarded == nil {
 		keep = r.apply(m, c, existed, v)
@@ -93,6 +101,12 @@ func (r *kept[K, V, A]) push(m *engine.Meta, hash uint64, encoded []byte, v *V) 
 		}
 	}
 	if keep {
+		if r.expiry != nil {
+			if err := r.expiry.renew(encoded, existed, before, c.time); err != nil {
+				r.t.Fail(r.step, err)
+				return
+			}
+		}
 		r.own.Time, r.is = c.time, c.value // what is pushed may look up rows, and c not last so long
 		made.new = &r.is
 	} else {
@@ -105,6 +119,11 @@ func (r *kept[K, V, A]) push(m *engine.Meta, hash uint64, encoded []byte, v *V) 
 			return
 		}
 	}
+	r.pushed(encoded, made)
+}
+
+// pushed pushes a change that was made, to all who read the table.
+func (r *kept[K, V, A]) pushed(encoded []byte, made change[A]) {
 	if !r.out.read() {
 		return
 	}
@@ -118,7 +137,11 @@ func (r *kept[K, V, A]) push(m *engine.Meta, hash uint64, encoded []byte, v *V) 
 
 // port is the table's entrance behind a grouping.
 func (r *kept[K, V, A]) port() engine.KeyedPort[V] {
-	return engine.KeyedPort[V]{Push: r.push, Watermark: r.out.Watermark, Idle: r.out.Idle, Touch: touching(r.table)}
+	p := engine.KeyedPort[V]{Push: r.push, Watermark: r.out.Watermark, Idle: r.out.Idle, Touch: touching(r.table)}
+	if r.expiry != nil {
+		return r.expiring(p)
+	}
+	return p
 }
 
 // touchBytes is the size from which a table does not stay in the processor's caches,

@@ -59,7 +59,7 @@ func derived[K, V, R any](t Table[K, V], s *step, drops bool, f func(K, V) (R, b
 		return rowPort[K, V]{Watermark: out.Watermark, Idle: out.Idle, Change: func(m *engine.Meta, k K, c change[V]) {
 			from.took()
 			task.Running = id
-			made := change[R]{had: c.had}
+			made := change[R]{had: c.had, oldTime: c.oldTime}
 			if c.had && needs {
 				if was, made.had = f(k, *c.old); made.had {
 					made.old = &was

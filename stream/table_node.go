@@ -22,6 +22,8 @@ type tableNode[K, V any] struct {
 	each bool // the edge passes on each change at once
 	kept bool // rows can be looked up: windows that have closed cannot
 
+	keeps *keeping // set for a table with a store of rows of its own
+
 	// closing, where it is not nil, tells when the row of a window is final: once a
 	// watermark that the table passes on is above it.
 	closing func(k K) int64
@@ -67,6 +69,8 @@ type change[V any] struct {
 	old *V   // what the row was; nil where it was absent, or where no reader asked for it
 	had bool // there was a row
 	new *V   // nil where the row is gone
+
+	oldTime int64 // event time of old
 }
 
 // rowPort is the entrance of a reader of changes, opened for one task. Watermark and
@@ -92,7 +96,6 @@ type rows[K, V any] struct {
 	n      uint64
 	key    K
 	before change[V]
-	time   int64
 	same   func(a, b K) bool
 }
 
@@ -134,7 +137,7 @@ func (v *view[K, V]) get(k K) (row[V], bool) {
 		if !r.before.had {
 			return row[V]{}, false
 		}
-		return row[V]{*r.before.old, r.time}, true
+		return row[V]{*r.before.old, r.before.oldTime}, true
 	}
 	return r.get(k)
 }
@@ -178,7 +181,7 @@ func (out *tableOut[K, V]) change(m *engine.Meta, k K, c change[V]) {
 	if len(out.readers) > 0 {
 		r := out.rows
 		r.n++
-		r.key, r.before, r.time = k, c, m.Time
+		r.key, r.before = k, c
 		for i := range out.readers {
 			out.readers[i].Change(m, k, c)
 		}

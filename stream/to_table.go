@@ -30,6 +30,7 @@ func toTable[K, V any](s Stream[K, V], kind string) Table[K, V] {
 	g.deletes = true
 	st := g.behind(kind, true)
 	n := newTable[K, V](st)
+	n.keeps = new(keeping)
 	store, cells := st.keep(""), cellsOf[K, V](st, nil)
 	g.downs = append(g.downs, func(o *opening) engine.KeyedPort[V] {
 		r := openKept[K, V, V](o, n, store, cells)

@@ -184,7 +184,7 @@ func (a *windowing[K, V, WK, A]) add(m *engine.Meta, start int64, hash uint64, k
 	a.t.Running = a.step
 	var made change[A]
 	if a.onUpdate && existed {
-		made.had = true
+		made.had, made.oldTime = true, c.time
 		made.old = a.wasIn(c)
 	}
 	if a.guarded == nil {
