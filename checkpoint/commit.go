@@ -32,7 +32,8 @@ type written struct {
 //
 // A checkpoint is strict when a partition it wrote to waits for the disk, and when
 // it is the first of the job to write to a partition: then every partition the job
-// writes to is known after a power cut, and can be looked at for what was lost.
+// writes to is known after a power cut, and can be looked at for what was lost. So is
+// one after which something is done outside of the log, whether it wrote or not.
 func (c *commit) add(w *Writer, named bool) {
 	end, wrote := w.written(c.id.N)
 	if !wrote {

@@ -53,6 +53,11 @@ type Report struct {
 	Changelogs []Changelog // all of the task's, also those it has not written to
 	State      []byte      // the engine's own: watermarks and idleness
 	Moved      bool        // anything differs from the report before; not stored
+
+	// Durable says that something outside of the log follows the checkpoint: its entry,
+	// and what that names, are to be on disk before Hooks.Complete is called, also
+	// where no topic waits for the disk. Not stored.
+	Durable bool
 }
 
 func compareTopicPartitions(a, b log.TopicPartition) int {

@@ -394,6 +394,9 @@ func (s *Session) Report(task TaskID, n int64, r Report) {
 	writers := slices.Collect(maps.Values(s.writers))
 	s.mu.Unlock()
 
+	for _, r := range c.reports {
+		c.strict = c.strict || r.Durable
+	}
 	for _, w := range writers {
 		c.add(w, s.names(w.part.Name()))
 	}
