@@ -125,14 +125,16 @@ func (j *Job) named(err error) error {
 	return fmt.Errorf("stream: job %q: %w", j.app.name, err)
 }
 
-// Stop commits what was read with a last checkpoint and ends the job. When ctx ends
+// Stop commits what was read with a last checkpoint and ends the job. Sinks outside of the log
+// finish what they are at; what they do not have then the next run gives them. When ctx ends
 // first the job ends without it, and what it had not committed is done again by the
 // next run. A function given to an operator cannot be interrupted: when one does not
 // return within seconds after ctx has ended, Stop returns an error that names its
 // task, and the job ends when it does.
 func (j *Job) Stop(ctx context.Context) error { return j.named(j.inner.Stop(ctx)) }
 
-// CatchUp waits until all input that is in the log at the call is committed.
+// CatchUp waits until all input that is in the log at the call is committed, and sinks
+// outside of the log have what came of it.
 func (j *Job) CatchUp(ctx context.Context) error { return j.inner.CatchUp(ctx) }
 
 // Checkpoint commits what the job has done so far, and waits for it.
@@ -172,6 +174,12 @@ type TaskStatus struct {
 
 	Skipped     int64 // dropped by a step whose function failed for them; see Skip
 	DeadLetters int64 // written as dead letters; see DeadLetter
+
+	// Of a task that feeds a sink outside of the log:
+	Delivered   int64 // handed over
+	Undelivered int64 // offsets committed and not handed over yet
+	Retries     int64 // calls of the sink that returned an error
+	SinkErr     error // why it is not getting on; nil when it is
 }
 
 // Status tells how the job stands.
@@ -185,6 +193,9 @@ func (j *Job) Status() Status {
 		ts.Ended = t.Watermark == window.EndOfTime
 		if w := t.Watermark; w != window.Unknown && !ts.Ended {
 			ts.Watermark = time.UnixMilli(w).UTC()
+		}
+		if d := t.Delivery; d != nil {
+			ts.Delivered, ts.Undelivered, ts.Retries, ts.SinkErr = d.Delivered, d.Behind, d.Retries, d.Err
 		}
 		s.Tasks = append(s.Tasks, ts)
 	}

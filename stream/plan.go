@@ -16,15 +16,23 @@ import (
 // lead to it.
 type stage struct {
 	name   string
-	roots  []*step // sources, and groupings that shuffle; in the order their records go at the same time
+	roots  []*step // sources, groupings that shuffle, or what delivers to a sink outside; in the order their records go at the same time
 	tasks  int
 	stores []*storeDecl
-	cuts   []*step // the groupings it sends to
+	cuts   []*step // the groupings it sends to, and the deliveries
 	joints []*step // the joint steps in it
 }
 
 // inOrder tells whether the stage's tasks read their inputs by event time.
 func (st *stage) inOrder() bool { return len(st.roots) > 1 }
+
+// deliver is the root of a stage that delivers to a sink outside, or nil.
+func (st *stage) deliver() *step {
+	if root := st.roots[0]; root.deliver != nil {
+		return root
+	}
+	return nil
+}
 
 // sources are the roots that are topics.
 func (st *stage) sources() (all []*step) {
@@ -81,7 +89,7 @@ func (app *Topology) cut() []*stage {
 	var all []*stage
 	of := make(map[*step]*stage) // by joint step
 	for _, s := range app.steps {
-		if s.source == nil && (s.group == nil || !s.group.mustShuffle()) {
+		if s.source == nil && s.deliver == nil && (s.group == nil || !s.group.mustShuffle()) {
 			continue
 		}
 		// The root's own stage takes in those it shares a joint step with.
@@ -124,6 +132,8 @@ func (app *Topology) cut() []*stage {
 			name = "join-" + name
 		case root.source != nil:
 			name = "source-" + root.source.topic
+		case root.deliver != nil:
+			name = "sink-" + root.name
 		default:
 			name = root.name
 		}
@@ -135,6 +145,8 @@ func (app *Topology) cut() []*stage {
 			return cmp.Or(cmp.Compare(rank(first[a]), rank(first[b])), cmp.Compare(a.id, b.id))
 		})
 	}
+	// What delivers comes last, whatever feeds it.
+	slices.SortStableFunc(all, func(a, b *stage) int { return cmp.Compare(rank(a.deliver() == nil), rank(b.deliver() == nil)) })
 	return all
 }
 
@@ -180,7 +192,7 @@ func (st *stage) collect(s *step, seen map[*step]bool) {
 	for _, out := range s.outputs {
 		switch {
 		case seen[out]:
-		case out.group != nil && out.group.mustShuffle():
+		case out.deliver != nil, out.group != nil && out.group.mustShuffle():
 			if !slices.Contains(st.cuts, out) {
 				st.cuts = append(st.cuts, out)
 			}
@@ -191,7 +203,8 @@ func (st *stage) collect(s *step, seen map[*step]bool) {
 }
 
 // size sets the number of tasks: the partitions of the sources, or for a shuffle
-// what its state has had since its first run, else as many as the widest stage that feeds it.
+// what its state has had since its first run, and for a delivery what its topic has, else as
+// many as the widest stage that feeds it.
 func (r *run) size(stages []*stage) error {
 	for _, st := range stages {
 		sources := st.sources()
@@ -211,6 +224,14 @@ func (r *run) size(stages []*stage) error {
 				if slices.ContainsFunc(st.roots, func(root *step) bool { return slices.Contains(from.cuts, root) }) {
 					st.tasks = max(st.tasks, from.tasks)
 				}
+			}
+		}
+		if s := st.deliver(); s != nil {
+			if s.deliver.parts > 0 {
+				st.tasks = s.deliver.parts
+			}
+			if spec, ok := r.env.Plane.Log().Spec(r.deliveryTopic(s)); ok {
+				st.tasks = spec.Partitions
 			}
 		}
 		for i, d := range st.stores {
@@ -261,7 +282,7 @@ func (r *run) sender(g *step, t *engine.Task) int { return r.first[g][t.ID.Stage
 // newRun creates the topics the topology needs and cuts it into stages.
 func newRun(app *Topology, env Env) (*run, error) {
 	r := &run{app: app, env: env, exchanges: make(map[*step]any), first: make(map[*step]map[string]int), stops: make(map[topic.TopicPartition]topic.LogOffset)}
-	var sync syncPolicy
+	var sync, all syncPolicy // of what is written; of what is read, too
 	for _, s := range app.steps {
 		var name string
 		var spec topic.Spec
@@ -274,6 +295,7 @@ func newRun(app *Topology, env Env) (*run, error) {
 		default:
 			continue
 		}
+		all.tighten(spec)
 		if err := env.Plane.Log().Create(name, spec); err != nil {
 			return nil, fmt.Errorf("stream: job %q: topic of step at %s: %w", app.name, s.line, err)
 		}
@@ -289,6 +311,14 @@ func newRun(app *Topology, env Env) (*run, error) {
 		return nil, err
 	}
 	for _, st := range r.stages {
+		if s := st.deliver(); s != nil {
+			name := r.deliveryTopic(s)
+			if _, ok := env.Plane.Log().Spec(name); !ok {
+				if err := env.Plane.Log().Create(name, topic.Spec{Partitions: st.tasks, Sync: all.Sync}); err != nil {
+					return nil, fmt.Errorf("stream: job %q: topic of sink %q: %w", app.name, s.name, err)
+				}
+			}
+		}
 		for _, d := range st.stores {
 			name := r.changelog(d)
 			if _, ok := env.Plane.Log().Spec(name); ok {
@@ -302,7 +332,7 @@ func newRun(app *Topology, env Env) (*run, error) {
 	}
 	for _, st := range r.stages {
 		for _, root := range st.roots {
-			if root.source != nil {
+			if root.group == nil {
 				continue
 			}
 			senders := 0
@@ -338,6 +368,15 @@ func (r *run) tasks() ([]engine.TaskSpec, error) {
 				spec.Sources = append(spec.Sources, engine.SourceStart{Partition: p, Committed: src.committed, Stop: stop,
 					Resolve: func() (topic.LogOffset, error) { return src.startAt(r.app).ResolveFor(p, src.isolation()) }})
 			}
+			if s := st.deliver(); s != nil {
+				p, err := r.deliveryPartition(s, shard)
+				if err != nil {
+					return nil, err
+				}
+				spec.Delivers = true
+				spec.Sources = []engine.SourceStart{{Partition: p, Committed: true,
+					Resolve: func() (topic.LogOffset, error) { return p.Start(), nil }}}
+			}
 			spec.Open = func(t *engine.Task) error { return r.openTask(t, st) }
 			specs = append(specs, spec)
 		}
@@ -350,9 +389,12 @@ func (r *run) openTask(t *engine.Task, st *stage) error {
 	o := &opening{task: t, run: r, opened: make(map[int]any), tables: make(map[int]any)}
 	read := make(map[string]int) // topics, since one may be read more than once
 	for _, root := range st.roots {
-		if root.source == nil {
+		switch {
+		case root.group != nil:
 			root.group.openStage(o, t.ID.Shard)
 			continue
+		case root.deliver != nil:
+			return r.openDeliveryTask(o, root)
 		}
 		if err := r.openSource(o, root.source, read[root.source.topic]); err != nil {
 			return err

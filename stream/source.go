@@ -123,58 +123,11 @@ type sink struct {
 }
 
 // to writes what n gives to a topic.
-func to[K, V any](n *node[K, V], t topic.Topic[K, V]) {
+func to[K, V any](n *node[K, V], t topic.Topic[K, V]) *step {
 	s := n.step.app.declare("to", n.step)
 	s.needsKey, s.needsHeaders = true, true
 	s.sink = &sink{topic: t.Name(), spec: t.Spec()}
-	if err := t.Err(); err != nil {
-		s.fault(err.Error())
-	}
-	keys, values, err := t.Codecs(nil)
-	if err != nil {
-		s.fault(err.Error())
-	}
-	partitioner, byKey := t.Partitioner(), t.ByKey()
-	connect(n, s, func(o *opening) port[K, V] {
-		task := o.task
-		out, err := task.OpenOutput(s.id, t.Name(), o.run.partitions(t.Name()))
-		if err != nil {
-			o.fail(err)
-			return port[K, V]{}
-		}
-		parts := out.Partitions()
-		keyBuf, valueBuf := make([]byte, 0, 64), make([]byte, 0, 256) // never nil: empty is not absent
-		return port[K, V]{Push: func(m *engine.Meta, k K, v *V) {
-			task.Running = s.id
-			var key, value []byte
-			var err error
-			if !m.NoKey {
-				if keyBuf, err = keys.Append(keyBuf[:0], k); err != nil {
-					task.Fail(s.id, fmt.Errorf("encode key: %w", err))
-					return
-				}
-				key = keyBuf
-			}
-			if !m.Deleted {
-				if valueBuf, err = values.Append(valueBuf[:0], *v); err != nil {
-					task.Fail(s.id, fmt.Errorf("encode value: %w", err))
-					return
-				}
-				value = valueBuf
-			}
-			p := 0
-			switch {
-			case m.NoKey:
-				p = out.Spread()
-			case partitioner != nil:
-				if p = partitioner(k, parts); p < 0 || p >= parts {
-					task.Fail(s.id, fmt.Errorf("partitioner of topic %s chose %d of %d partitions", t.Name(), p, parts))
-					return
-				}
-			default:
-				p = byKey(key, parts)
-			}
-			out.Append(p, m.Time, key, value, m.Headers())
-		}}
-	})
+	out := outletOf(s, t)
+	connect(n, s, func(o *opening) port[K, V] { return out.open(o, s) })
+	return s
 }

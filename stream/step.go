@@ -18,7 +18,8 @@ type step struct {
 	outputs []*step
 
 	source    *source        // set for a source
-	sink      *sink          // set for a sink
+	sink      *sink          // set for a topic that is written
+	deliver   *deliver       // set for a sink outside of the log
 	group     cut            // set for a grouping
 	clock     *clockSettings // set for what makes watermarks
 	stores    []*storeDecl   // its state, each with a changelog
@@ -67,7 +68,7 @@ func (s *step) mayEnd() bool {
 	case "peek", "split yes", "split no":
 		return true
 	}
-	return s.sink != nil || s.table || s.stateful()
+	return s.sink != nil || s.deliver != nil || s.table || s.stateful()
 }
 
 // declare adds a step behind inputs.

@@ -203,7 +203,7 @@ func (app *Topology) Validate() error {
 			}
 		}
 		if len(s.outputs) == 0 && !s.mayEnd() {
-			add(s, "nothing reads what it gives: end it with To or Peek")
+			add(s, "nothing reads what it gives: end it with To, Each or Sink")
 		}
 		if s.sink == nil {
 			continue
@@ -227,7 +227,7 @@ func (app *Topology) Validate() error {
 // where it is when other steps come and go.
 func (app *Topology) deriveNames() {
 	for _, s := range app.steps {
-		if s.name == "" && s.stateful() {
+		if s.name == "" && (s.stateful() || s.deliver != nil) {
 			s.name = origin(s) + "-" + strings.ReplaceAll(s.kind, " ", "-")
 		}
 	}
@@ -278,6 +278,7 @@ func served(s *step) string {
 		case out.stateful():
 		case out.sink != nil:
 			name = out.sink.topic
+		case out.deliver != nil:
 		default:
 			name = served(out)
 		}
@@ -319,7 +320,7 @@ func (app *Topology) String() string {
 		if s.sink != nil {
 			fmt.Fprintf(&b, " %s", s.sink.topic)
 		}
-		if s.named || s.stateful() {
+		if s.named || s.stateful() || s.deliver != nil {
 			fmt.Fprintf(&b, " %q", s.name)
 		}
 		if s.group != nil && s.group.mustShuffle() {

@@ -32,6 +32,11 @@ type TaskSpec struct {
 	ID      checkpoint.TaskID
 	Sources []SourceStart // the partitions it reads; empty behind an exchange
 	InOrder bool          // it has several inputs and reads them by event time
+
+	// Delivers says that its one source is a partition the job itself writes, to be
+	// handed to a sink outside (OpenDelivery).
+	Delivers bool
+
 	// Open opens the operators of the task, downstream first.
 	Open func(t *Task) error
 }
@@ -67,8 +72,10 @@ type Job struct {
 	first      int64                                   // number of the attempt's first checkpoint after the one it starts from
 	tasks      []*Task
 	sources    []SourceStart
+	deliveries []*Delivery
 	taskBudget int64
 	origins    origins
+	killed     bool // by Kill: as if the process had died
 
 	ctx    context.Context // of the tasks
 	cancel context.CancelCauseFunc
@@ -78,8 +85,10 @@ type Job struct {
 	completed atomic.Int64 // newest complete checkpoint; written by Hooks.Complete
 	active    atomic.Bool  // some task did something since the last trigger
 	open      atomic.Int64 // sources that have not ended
+	waiting   atomic.Bool  // some source may wait for deliveries
 	poke      chan struct{}
 
+	pausing    sync.Once
 	triggering sync.Mutex // one Trigger at a time; taken before mu
 
 	mu        sync.Mutex // guards the fields below
@@ -143,6 +152,9 @@ func Start(ctx context.Context, o Options, specs []TaskSpec) (*Job, error) {
 				t.run(j.ctx)
 			})
 		}
+		for _, d := range j.deliveries {
+			j.wg.Go(func() { d.run(j.ctx) })
+		}
 		go j.run()
 	}
 	return j, nil
@@ -186,6 +198,9 @@ func (j *Job) openTasks(specs []TaskSpec) error {
 	for _, s := range specs {
 		t := newTask(j, s.ID, s.InOrder)
 		j.tasks = append(j.tasks, t)
+		if t.delivers = s.Delivers; s.Delivers {
+			continue
+		}
 		j.sources = append(j.sources, s.Sources...)
 		j.open.Add(int64(len(s.Sources)))
 	}
@@ -317,6 +332,8 @@ func (j *Job) sourceEnded() {
 	}
 }
 
+func (j *Job) sourcesEnded() bool { return j.open.Load() == 0 && len(j.sources) > 0 }
+
 func (j *Job) requestCheckpoint() {
 	j.mu.Lock()
 	asked := j.urgent
@@ -344,7 +361,7 @@ func (j *Job) Trigger() (n int64, started bool) {
 	j.triggered = j.o.Now()
 	j.mu.Unlock()
 	j.active.Store(false)
-	ended := j.open.Load() == 0 && len(j.sources) > 0
+	ended := j.sourcesEnded()
 	n, started = j.session.TriggerNext()
 	if !started {
 		j.active.Store(true)
@@ -362,13 +379,15 @@ func (j *Job) Trigger() (n int64, started bool) {
 	return n, true
 }
 
-// Ended tells whether all sources have ended and all they brought is committed.
+// Ended tells whether all sources have ended, all they brought is committed, and sinks
+// outside have all of it.
 //
 // The checkpoint that ends the job began after the last source had ended.
 func (j *Job) Ended() bool {
 	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.endAt != 0 && j.completed.Load() >= j.endAt
+	ended := j.endAt != 0 && j.completed.Load() >= j.endAt
+	j.mu.Unlock()
+	return ended && !slices.ContainsFunc(j.deliveries, func(d *Delivery) bool { return !d.settled(d.o.Partition.LastStable()) })
 }
 
 // run triggers checkpoints until the job is over.
@@ -391,13 +410,13 @@ func (j *Job) run() {
 			}
 		case <-j.poke:
 			j.mu.Lock()
-			urgent := j.urgent
+			urgent, last := j.urgent, j.endAt != 0
 			j.mu.Unlock()
 			if j.Ended() {
 				j.finish(nil)
 				return
 			}
-			if urgent || j.open.Load() == 0 && len(j.sources) > 0 {
+			if urgent || !last && j.sourcesEnded() {
 				j.Trigger()
 			}
 		case <-j.done:
@@ -517,7 +536,12 @@ func (j *Job) await(ctx context.Context, ok func() bool, tick <-chan time.Time) 
 // attempt ends without that checkpoint; what it had not committed is done again by
 // the next one. A user's function cannot be interrupted: where one does not return
 // in time Stop returns an error that says so, and the attempt ends when it does.
+//
+// What sinks outside have by then is part of that checkpoint; the rest they are given by
+// the next attempt.
 func (j *Job) Stop(ctx context.Context) error {
+	var paused []*Delivery
+	j.pausing.Do(func() { paused = j.pauseDeliveries(ctx) })
 	if _, err := j.Checkpoint(ctx); err != nil && ctx.Err() == nil {
 		select {
 		case <-j.finished:
@@ -525,6 +549,7 @@ func (j *Job) Stop(ctx context.Context) error {
 		default:
 		}
 	}
+	commitDeliveries(ctx, paused)
 	j.cancel(ErrStopped)
 	select {
 	case <-j.finished:
@@ -556,13 +581,15 @@ func (j *Job) stuck() error {
 // Kill ends a manual attempt without a last checkpoint, as a crash would, and lets
 // go of what it holds.
 func (j *Job) Kill() {
+	j.killed = true
 	j.cancel(ErrStopped)
 	for _, t := range j.tasks {
 		t.close()
 	}
 }
 
-// CatchUp waits until all input that is in the log at the call is committed.
+// CatchUp waits until all input that is in the log at the call is committed, and sinks
+// outside have what came of it.
 func (j *Job) CatchUp(ctx context.Context) error {
 	type target struct {
 		tp  topic.TopicPartition
@@ -582,11 +609,26 @@ func (j *Job) CatchUp(ctx context.Context) error {
 	j.requestCheckpoint()
 	again := time.NewTicker(catchUpEvery)
 	defer again.Stop()
-	return j.await(ctx, func() bool {
+	caughtUp := func() bool {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		for _, t := range targets {
 			if j.committed[t.tp].Offset < t.off {
+				return false
+			}
+		}
+		return true
+	}
+	if err := j.await(ctx, caughtUp, again.C); err != nil {
+		return err
+	}
+	ends := make([]topic.LogOffset, len(j.deliveries))
+	for i, d := range j.deliveries {
+		ends[i] = d.o.Partition.LastStable()
+	}
+	return j.await(ctx, func() bool {
+		for i, d := range j.deliveries {
+			if !d.settled(ends[i]) {
 				return false
 			}
 		}

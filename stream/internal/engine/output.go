@@ -32,9 +32,20 @@ type outputPartition struct {
 
 // OpenOutput opens the topic with the given number of partitions for task t.
 func (t *Task) OpenOutput(step int, name string, partitions int) (*Output, error) {
+	return t.openOutput(step, name, partitions, t.job.session.Writer)
+}
+
+// OpenInternalOutput is OpenOutput for a topic that only the job itself reads. What lost
+// checkpoints have left in one is cut, as in a changelog, and it is written in
+// transactions also by a job that runs at least once.
+func (t *Task) OpenInternalOutput(step int, name string, partitions int) (*Output, error) {
+	return t.openOutput(step, name, partitions, t.job.session.ChangelogWriter)
+}
+
+func (t *Task) openOutput(step int, name string, partitions int, open func(topic.TopicPartition) (*checkpoint.Writer, error)) (*Output, error) {
 	o := &Output{t: t, step: step, topic: name, parts: make([]outputPartition, partitions)}
 	for i := range o.parts {
-		w, err := t.job.session.Writer(topic.TopicPartition{Topic: name, Partition: topic.PartitionID(i)})
+		w, err := open(topic.TopicPartition{Topic: name, Partition: topic.PartitionID(i)})
 		if err != nil {
 			return nil, fmt.Errorf("open output %s: %w", name, err)
 		}

@@ -34,6 +34,7 @@ type Task struct {
 	sources   int  // inputs that are sources
 	inOrder   bool // takes what its inputs have by event time
 	stalled   bool // at its memory budget, and so not reading
+	delivers  bool // its input is a Delivery
 	aligner   *checkpoint.Aligner
 	merge     *window.Merge
 	watermark int64 // of the task, where it has lanes; never goes back, whatever lanes a run has
@@ -41,8 +42,9 @@ type Task struct {
 	outputs   []*Output
 	stores    []*store
 	onBarrier []func()
-	clocks    []clock       // what has event time of its own, by name
-	byHand    []func(int64) // move the watermarks of clocks, in tests
+	onDone    []func(n int64) // a checkpoint is complete
+	clocks    []clock         // what has event time of its own, by name
+	byHand    []func(int64)   // move the watermarks of clocks, in tests
 	alarms    []alarm
 
 	generation int64 // the checkpoint whose barrier comes next
@@ -97,7 +99,8 @@ type Status struct {
 	Task      checkpoint.TaskID
 	Watermark int64 // window.Unknown until there is one
 	Counters  Counters
-	StateSize int64 // bytes of state in memory
+	StateSize int64           // bytes of state in memory
+	Delivery  *DeliveryStatus // of a task that feeds a sink outside
 }
 
 func newTask(job *Job, id checkpoint.TaskID, inOrder bool) *Task {
@@ -122,6 +125,9 @@ func (t *Task) Counters() *Counters { return &t.counters }
 // before the barrier goes on: what f pushes belongs to the checkpoint. Operators
 // open downstream first, and are called upstream first.
 func (t *Task) OnBarrier(f func()) { t.onBarrier = append(t.onBarrier, f) }
+
+// OnComplete registers f to be told of each complete checkpoint that the task has passed.
+func (t *Task) OnComplete(f func(n int64)) { t.onDone = append(t.onDone, f) }
 
 // AddClock registers a generator of event time under a stable name.
 func (t *Task) AddClock(name string, save func([]byte) []byte, restore func([]byte) error, resume func()) {
@@ -192,7 +198,7 @@ func (t *Task) open(restored checkpoint.Report) error {
 	slices.Reverse(t.clocks)
 	t.reported = restored
 	for _, c := range restored.Changelogs {
-		if !slices.ContainsFunc(t.stores, func(s *store) bool { return s.changelog == c.Partition }) {
+		if !t.delivers && !slices.ContainsFunc(t.stores, func(s *store) bool { return s.changelog == c.Partition }) {
 			t.carried = append(t.carried, c)
 		}
 	}
@@ -242,7 +248,8 @@ func (t *Task) Step() (worked bool) {
 	default:
 		if t.stalled = t.full(); !t.stalled {
 			worked = t.ring() || worked
-			worked = t.err == nil && t.poll() || worked
+			t.stalled = t.heldBack()
+			worked = t.err == nil && !t.stalled && t.poll() || worked
 		}
 	}
 	t.meta = nil
@@ -322,6 +329,11 @@ func (t *Task) full() bool {
 	return used > t.job.taskBudget && (t.lanes == 0 || t.passed > t.completed)
 }
 
+// heldBack tells whether the task has to wait because a sink outside is far behind.
+func (t *Task) heldBack() bool {
+	return len(t.job.deliveries) > 0 && t.lanes == 0 && !t.delivers && t.job.backlogged()
+}
+
 // held is the memory that only a checkpoint frees.
 func (t *Task) held() int64 {
 	var n int64
@@ -351,6 +363,9 @@ func (t *Task) observeComplete() bool {
 	}
 	for _, o := range t.outputs {
 		o.writeFull()
+	}
+	for _, f := range t.onDone {
+		f(c)
 	}
 	return true
 }
@@ -443,9 +458,14 @@ func (t *Task) report(n int64) {
 		wrote = wrote || o.wrote
 		o.wrote = false
 	}
+	if t.delivers {
+		// So that what lost checkpoints have written there is cut.
+		r.Changelogs = append(r.Changelogs, checkpoint.Changelog{Partition: r.Inputs[0].Partition, End: r.Inputs[0].Next})
+	}
 	r.Changelogs = append(r.Changelogs, t.carried...)
 	r.Moved = wrote || !slices.Equal(r.Inputs, t.reported.Inputs) || string(r.State) != string(t.reported.State) ||
 		!slices.Equal(r.Changelogs, t.reported.Changelogs)
+	r.Durable = t.delivers && t.inputs[0].(*Delivery).decides
 	t.reported = r
 	t.publish()
 	t.job.report(t, n, r)
@@ -488,7 +508,12 @@ func (t *Task) publish() {
 func (t *Task) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.public
+	s := t.public
+	if t.delivers {
+		d := t.inputs[0].(*Delivery).Status()
+		s.Delivery = &d
+	}
+	return s
 }
 
 func (t *Task) close() error {
