@@ -117,26 +117,23 @@ func joinStreams[K, V, V2, R any](s Stream[K, V], other Stream[K, V2], kind stri
 	open := func(o *opening) *joining[K, V, V2, R] {
 		j, ok := o.opened[st.id].(*joining[K, V, V2, R])
 		if !ok {
-			j = &joining[K, V, V2, R]{t: o.task, step: st.id, key: left.g.key, spec: w, pair: pair, w: window.Unknown,
-				inputs: window.NewMerge(2), own: engine.Meta{Offset: -1}}
+			j = &joining[K, V, V2, R]{t: o.task, step: st.id, key: left.g.key, spec: w, pair: pair, w: window.Unknown, own: engine.Meta{Offset: -1}}
 			o.opened[st.id] = j
 			j.down = out.open(o)
 			j.openTimers(o, unmatched)
 			j.left = openSide(o, st, left, keep[0], w.LeftClosesAt, w.Rights)
 			j.right = openSide(o, st, right, keep[1], w.RightClosesAt, w.Lefts)
-			o.task.AddClock("join "+st.name, j.inputs.AppendState,
-				func(b []byte) error { _, err := j.inputs.LoadState(b); return err },
-				func() { j.advance(j.inputs.Watermark()) })
+			j.time = meet(o.task, "join "+st.name, 2, j.advance, j.down.Idle)
 		}
 		return j
 	}
 	left.g.downs = append(left.g.downs, func(o *opening) engine.KeyedPort[V] {
 		j := open(o)
-		return engine.KeyedPort[V]{Push: j.pushLeft, Watermark: j.watermark(0), Idle: j.idle(0)}
+		return engine.KeyedPort[V]{Push: j.pushLeft, Watermark: j.time.watermark(0), Idle: j.time.silent(0)}
 	})
 	right.g.downs = append(right.g.downs, func(o *opening) engine.KeyedPort[V2] {
 		j := open(o)
-		return engine.KeyedPort[V2]{Push: j.pushRight, Watermark: j.watermark(1), Idle: j.idle(1)}
+		return engine.KeyedPort[V2]{Push: j.pushRight, Watermark: j.time.watermark(1), Idle: j.time.silent(1)}
 	})
 	return Stream[K, R]{out}
 }

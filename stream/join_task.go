@@ -22,7 +22,7 @@ type joining[K, V, V2, R any] struct {
 	down  port[K, R]
 
 	timers *state.TimerQueue // closes records that have no match yet, by side; nil in an inner join
-	inputs *window.Merge
+	time   *meeting
 	w      int64 // watermark of both
 
 	own    engine.Meta // of what is emitted
@@ -178,26 +178,6 @@ func (j *joining[K, V, V2, R]) emit(m *engine.Meta, key []byte, v *V, v2 *V2) {
 	j.t.Running = j.step
 	j.result = j.pair(v, v2)
 	j.down.Push(m, k, &j.result)
-}
-
-func (j *joining[K, V, V2, R]) watermark(input int) func(int64) {
-	return func(w int64) {
-		if w, moved := j.inputs.Observe(input, w); moved {
-			j.advance(w)
-		}
-	}
-}
-
-func (j *joining[K, V, V2, R]) idle(input int) func() {
-	return func() {
-		w, moved := j.inputs.Idle(input)
-		if moved {
-			j.advance(w)
-		}
-		if j.inputs.IsIdle() && j.down.Idle != nil {
-			j.down.Idle()
-		}
-	}
 }
 
 // advance moves the watermark of both sides to w: what has no match and is closed comes

@@ -561,6 +561,11 @@ func (r *Receiver[V]) senders() (ids []checkpoint.TaskID) {
 	return ids
 }
 
-func (r *Receiver[V]) watermarkPort() (func(int64), func()) { return r.port.Watermark, r.port.Idle }
+// lanesAt takes the watermark of the task's lanes.
+func (r *Receiver[V]) lanesAt(w int64) {
+	if r.port.Watermark != nil {
+		r.port.Watermark(w)
+	}
+}
 
 func (r *Receiver[V]) close() {}

@@ -313,8 +313,6 @@ func (s *Source[K, V]) position() checkpoint.Input {
 	return checkpoint.Input{Partition: s.o.Partition.Name(), Next: s.next}
 }
 
-func (s *Source[K, V]) watermarkPort() (func(int64), func()) { return s.port.Watermark, s.port.Idle }
-
 func (s *Source[K, V]) watermark() int64 { return s.clock.Watermark() }
 
 func (s *Source[K, V]) close() {

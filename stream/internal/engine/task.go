@@ -69,7 +69,6 @@ type input interface {
 	poll() (worked bool)
 	// atRest tells whether there is nothing to read, and nothing on its way.
 	atRest() bool
-	watermarkPort() (func(int64), func())
 	close()
 }
 
@@ -388,12 +387,12 @@ func (t *Task) mark(lane int, k mark) {
 	}
 }
 
-// advance moves the task's watermark to w.
+// advance moves the watermark of the task's lanes to w. A source has its own.
 func (t *Task) advance(w int64) {
 	t.watermark = w
 	for _, in := range t.inputs {
-		if f, _ := in.watermarkPort(); f != nil {
-			f(w)
+		if r, ok := in.(interface{ lanesAt(w int64) }); ok {
+			r.lanesAt(w)
 		}
 	}
 }
