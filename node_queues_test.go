@@ -249,7 +249,7 @@ func TestPoisonKillsTheProcess(t *testing.T) {
 func TestDeadLettersSurviveACrashAnywhere(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
-	step := int64(3)
+	step := int64(1)
 	if testing.Short() {
 		step = 25
 	}
@@ -258,7 +258,7 @@ func TestDeadLettersSurviveACrashAnywhere(t *testing.T) {
 }
 
 func crashDeadLetters(t *testing.T, seed uint64, at int64) (stopped bool) {
-	const records = 12
+	const records = 6
 	mails, dead := mails.Sync(log.SyncAlways), dead.Sync(log.SyncAlways)
 	fs := vfs.NewMem()
 	open := func() (*thalweg.Node, *topic.Queue[string, string], error) {
