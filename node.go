@@ -29,6 +29,7 @@ type Node struct {
 	cache   *state.Cache
 	logger  *slog.Logger
 	queues  *topic.Queues
+	expired tally // records that readers passed over
 
 	done      chan struct{} // closed when Close begins
 	closeOnce func() error

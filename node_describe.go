@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/thalweg/thalweg/log"
@@ -28,7 +30,21 @@ type PartitionInfo struct {
 
 	Bytes    int64 // of the records that are kept, as stored
 	Segments int
-	Deleted  log.Deleted // since the node was opened
+	Oldest   time.Time // of the first record, by its own time; zero without one, and where only the object store has it
+
+	// What was dropped since the node was opened: by retention and DeleteRecords, as
+	// transactions that were aborted, and as records that readers and consumers passed
+	// over since they had expired, each of them once for each reader.
+	Deleted log.Deleted
+	Aborted int64
+	Expired int64
+
+	// Compacted is what compactions have done since the node was opened.
+	Compacted log.CompactionStats
+
+	// Remote is what the object store has; Remote.LocalStart is the first offset that
+	// is in the node's directory too.
+	Remote log.RemoteStats
 
 	// OldestTransaction is when the oldest open transaction began, zero without one:
 	// LastStable stays before it until it ends.
@@ -76,7 +92,9 @@ func (n *Node) Describe(ctx context.Context, topic string) (TopicInfo, error) {
 		if err != nil {
 			return TopicInfo{}, fmt.Errorf("thalweg: describe topic %q: %w", topic, err)
 		}
-		info.Partitions = append(info.Partitions, describe(p))
+		part := describe(p)
+		part.Expired = n.expired.of(p.Name())
+		info.Partitions = append(info.Partitions, part)
 	}
 	return info, nil
 }
@@ -87,7 +105,11 @@ func describe(p *log.Partition) PartitionInfo {
 		LastStable:    int64(p.LastStable()),
 		HighWatermark: int64(p.HighWatermark()),
 		End:           int64(p.End().Offset),
+		Oldest:        p.Oldest(),
 		Deleted:       p.Deleted(),
+		Aborted:       p.Aborted(),
+		Compacted:     p.Compacted(),
+		Remote:        p.Remote(),
 		Failed:        p.Failed(),
 	}
 	info.Bytes, info.Segments = p.Size()
@@ -95,4 +117,31 @@ func describe(p *log.Partition) PartitionInfo {
 		info.OldestTransaction = slices.MinFunc(open, func(a, b log.OpenTransaction) int { return cmp.Compare(a.First, b.First) }).Since
 	}
 	return info
+}
+
+// tally counts by partition.
+type tally struct {
+	mu     sync.Mutex // a leaf
+	counts map[log.TopicPartition]int64
+}
+
+func (c *tally) add(tp log.TopicPartition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = map[log.TopicPartition]int64{}
+	}
+	c.counts[tp]++
+}
+
+func (c *tally) of(tp log.TopicPartition) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts[tp]
+}
+
+func (c *tally) forget(topic string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.counts, func(tp log.TopicPartition, _ int64) bool { return tp.Topic == topic })
 }

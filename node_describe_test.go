@@ -1,7 +1,11 @@
 package thalweg_test
 
 import (
+	"context"
 	"errors"
+	"io"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,6 +13,7 @@ import (
 
 	"github.com/thalweg/thalweg"
 	"github.com/thalweg/thalweg/log"
+	"github.com/thalweg/thalweg/log/dirstore"
 	"github.com/thalweg/thalweg/stream"
 	"github.com/thalweg/thalweg/topic"
 )
@@ -36,7 +41,8 @@ func TestTopicsAndDescribe(t *testing.T) {
 	require.Equal(t, "b", info.Name)
 	require.Equal(t, log.TopicSpec{Partitions: 2, RetentionAge: time.Hour}, info.Spec)
 	require.Positive(t, info.Partitions[1].Bytes)
-	info.Partitions[1].Bytes = 0
+	require.WithinDuration(t, time.Now(), info.Partitions[1].Oldest, time.Minute)
+	info.Partitions[1].Bytes, info.Partitions[1].Oldest = 0, time.Time{}
 	require.Equal(t, []thalweg.PartitionInfo{
 		{Segments: 1},
 		{Start: 2, LastStable: 5, HighWatermark: 5, End: 5, Segments: 1, Deleted: log.Deleted{Records: 2}},
@@ -54,6 +60,122 @@ func TestTopicsAndDescribe(t *testing.T) {
 	require.Zero(t, info.Partitions[0].LastStable)
 	_, err = node.Describe(ctx, "c")
 	require.ErrorIs(t, err, log.ErrUnknownTopic)
+}
+
+// brokenStore is an object store that fails while it is told to.
+type brokenStore struct {
+	log.ObjectStore
+	broken atomic.Bool
+}
+
+func (s *brokenStore) Put(ctx context.Context, name string, r io.ReadSeeker, size int64) error {
+	if s.broken.Load() {
+		return errors.New("no such bucket")
+	}
+	return s.ObjectStore.Put(ctx, name, r, size)
+}
+
+// TestDescribeWhatIsGone shows the counts of what was dropped, whatever the reason, and
+// what is kept elsewhere.
+func TestDescribeWhatIsGone(t *testing.T) {
+	ctx := t.Context()
+	dir, err := dirstore.Open(t.TempDir())
+	require.NoError(t, err)
+	store := &brokenStore{ObjectStore: dir}
+	node, err := thalweg.Options{Log: log.Options{SegmentBytes: 1 << 10, Remote: store, RemoteInterval: -1, CompactionInterval: -1}}.Open("")
+	require.NoError(t, err)
+	defer node.Close()
+	describe := func(name string) thalweg.PartitionInfo {
+		t.Helper()
+		info, err := node.Describe(ctx, name)
+		require.NoError(t, err)
+		require.Len(t, info.Partitions, 1)
+		return info.Partitions[0]
+	}
+	partition := func(name string) *log.Partition {
+		p, err := node.Log().Partition(log.TopicPartition{Topic: name})
+		require.NoError(t, err)
+		return p
+	}
+
+	mortal := topic.New[string, int]("mortal").TimeToLive(time.Hour)
+	p, err := node.Producer(mortal)
+	require.NoError(t, err)
+	old := time.Now().Add(-2 * time.Hour).Truncate(time.Millisecond).UTC()
+	for i := range 4 {
+		at := old
+		if i == 3 {
+			at = time.Time{}
+		}
+		_, _, err := p.SendRecord(ctx, topic.Record[string, int]{Key: "k", Value: i, Time: at})
+		require.NoError(t, err)
+	}
+	undone := errors.New("undone")
+	require.ErrorIs(t, node.Transact(ctx, func(tx *topic.Tx) error {
+		return errors.Join(tx.Send(mortal, "k", 5), tx.Flush(), undone)
+	}), undone)
+	for range 2 {
+		read := 0
+		for _, err := range node.ReadToEnd(ctx, mortal, topic.Start()) {
+			require.NoError(t, err)
+			read++
+		}
+		require.Equal(t, 1, read)
+	}
+	info := describe("mortal")
+	require.Equal(t, old, info.Oldest)
+	require.EqualValues(t, 6, info.Expired, "three for each of two readers")
+	require.EqualValues(t, 1, info.Aborted)
+
+	kept := topic.New[string, int]("kept").Compact()
+	c, err := node.Producer(kept)
+	require.NoError(t, err)
+	for i := range 60 {
+		require.NoError(t, c.Send(ctx, "k", i))
+	}
+	first, err := partition("kept").Compact(ctx)
+	require.NoError(t, err)
+	require.Positive(t, first.Removed)
+	for i := range 60 {
+		require.NoError(t, c.Send(ctx, "k", i))
+	}
+	second, err := partition("kept").Compact(ctx)
+	require.NoError(t, err)
+	total := describe("kept").Compacted
+	require.Equal(t, first.Removed+second.Removed, total.Removed)
+	require.Equal(t, first.Passes+second.Passes, total.Passes)
+	require.Equal(t, second.Kept, total.Kept)
+
+	far := topic.New[string, string]("far").Remote().RetainLocallyBytes(1)
+	f, err := node.Producer(far)
+	require.NoError(t, err)
+	for range 5 {
+		require.NoError(t, f.Send(ctx, "k", strings.Repeat("x", 600)))
+	}
+	store.broken.Store(true)
+	require.NoError(t, partition("far").Sync(ctx))
+	require.Eventually(t, func() bool {
+		err := partition("far").Offload(ctx)
+		return err != nil && strings.Contains(err.Error(), "no such bucket")
+	}, 10*time.Second, time.Millisecond)
+	require.ErrorContains(t, describe("far").Remote.Failed, "no such bucket")
+	store.broken.Store(false)
+	require.Eventually(t, func() bool {
+		require.NoError(t, partition("far").Offload(ctx))
+		return describe("far").Remote.Segments == 4
+	}, 10*time.Second, time.Millisecond)
+	info = describe("far")
+	require.NoError(t, info.Remote.Failed)
+	require.EqualValues(t, 4, info.Remote.LocalStart)
+	require.Greater(t, info.Remote.Bytes, int64(4*600))
+	require.Equal(t, 1, info.Segments)
+	require.Zero(t, info.Oldest, "it would have to be fetched")
+	require.Zero(t, info.Start)
+
+	require.NoError(t, p.Close())
+	require.NoError(t, node.Delete(ctx, mortal))
+	require.NoError(t, node.Create(ctx, mortal))
+	require.Zero(t, describe("mortal").Expired, "another topic")
 }
 
 // TestAlterTopic shows that settings change under producers and readers, and that a

@@ -161,6 +161,7 @@ func (n *Node) Delete(ctx context.Context, topics ...Named) error {
 		if err := n.plane.Log().Delete(t.Name()); err != nil {
 			return fmt.Errorf("thalweg: delete topic %q: %w", t.Name(), err)
 		}
+		n.expired.forget(t.Name())
 		// Once more, of what consumers have committed meanwhile.
 		if err := n.plane.ForgetTopic(ctx, t.Name()); err != nil {
 			return fmt.Errorf("thalweg: delete topic %q: forget the positions of its consumers: %w", t.Name(), err)
@@ -342,6 +343,9 @@ func (h topicHost) Now() time.Time {
 	}
 	return time.Now()
 }
+
+// CountExpired counts a record that a reader passed over.
+func (h topicHost) CountExpired(tp log.TopicPartition) { h.expired.add(tp) }
 
 func (h topicHost) AcquireProducer(ctx context.Context) (log.ProducerID, error) {
 	return h.plane.AcquireProducer(ctx)

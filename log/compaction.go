@@ -28,15 +28,40 @@ func NoCompactionLimit() CompactionLimit {
 	return CompactionLimit{Records: maxOffset, Horizon: maxOffset}
 }
 
-// CompactionStats tells what a compaction did.
+// CompactionStats tells what a compaction did, or several of them together.
 type CompactionStats struct {
-	Passes       int           // over the partition: more than one when its keys do not fit into memory
-	ReadBytes    int64         // of batches
-	WrittenBytes int64         // into new segments
-	Kept         int64         // records and markers that stayed in what was read last
-	Removed      int64         // records and markers
-	Segments     int           // made
-	Took         time.Duration // by the wall clock
+	// Passes are how often the partition was gone through, from where the pass before
+	// stopped: more than once when its keys do not fit into Options.CompactionMemoryBytes.
+	Passes int
+
+	ReadBytes    int64 // of the batches that were looked at, as stored
+	WrittenBytes int64 // into new segments, indexes left out
+
+	// Kept and Removed are numbers of records and of transactions' markers: those that
+	// stayed in what the last pass read, and those that all passes have removed.
+	Kept, Removed int64
+
+	Segments int           // that were made, in place of at least as many
+	Took     time.Duration // by the wall clock, waiting for Options.CompactionBytesPerSecond included
+}
+
+// add counts another compaction that came later.
+func (s *CompactionStats) add(o CompactionStats) {
+	s.Passes += o.Passes
+	s.ReadBytes += o.ReadBytes
+	s.WrittenBytes += o.WrittenBytes
+	s.Kept = o.Kept
+	s.Removed += o.Removed
+	s.Segments += o.Segments
+	s.Took += o.Took
+}
+
+// Compacted returns what compactions have done since the partition was opened, those
+// that were interrupted included; Kept is that of the last one.
+func (p *Partition) Compacted() CompactionStats {
+	p.syncMu.Lock()
+	defer p.syncMu.Unlock()
+	return p.compacted
 }
 
 // Horizon is the offset below which tombstones or markers were removed by
@@ -101,6 +126,11 @@ func (p *Partition) compact(ctx context.Context) (CompactionStats, error) {
 	c := compaction{p: p, ctx: ctx, pace: pace{perSecond: p.options.CompactionBytesPerSecond, began: began}}
 	err := c.run()
 	c.stats.Took = time.Since(began)
+	if c.stats.Passes > 0 {
+		p.syncMu.Lock()
+		p.compacted.add(c.stats)
+		p.syncMu.Unlock()
+	}
 	if err != nil {
 		return c.stats, fmt.Errorf("compact %s: %w", p.name, err)
 	}

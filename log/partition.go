@@ -37,6 +37,7 @@ type Partition struct {
 	remote     atomic.Pointer[manifest] // stored under syncMu, once it is on disk
 	failed     atomic.Pointer[error]    // first failed write or sync; set once
 	closed     atomic.Bool
+	abortedNow atomic.Int64 // see Aborted; stored under mu
 
 	progress  signal // something above changed
 	callbacks atomic.Pointer[[]*func()]
@@ -53,6 +54,8 @@ type Partition struct {
 	told       Deleted         // the part of it that was logged
 	compaction compactionState // as on disk
 	decidedIn  decidedIn       // as the last compaction found
+	compacted  CompactionStats // since the partition was opened
+	remoteErr  error           // of the last Offload
 	unlisted   []string        // objects that are not in the manifest any more
 	swept      bool            // objects were looked for that never were
 	opened     time.Time       // wall clock; set once
@@ -191,6 +194,29 @@ type OpenTransaction struct {
 	ID    ProducerID
 	First Offset
 	Since time.Time // wall clock at its first batch; after a crash, at the opening
+}
+
+// Aborted is the number of transactions that were aborted since the partition was opened:
+// readers of committed data pass over what they wrote.
+func (p *Partition) Aborted() int64 { return p.abortedNow.Load() }
+
+// Oldest is the time of the first record that is kept, as the record says it. It is zero
+// where there is none, and where only the object store has it.
+func (p *Partition) Oldest() time.Time {
+	start := p.Start()
+	if start < (*p.segments.Load())[0].base {
+		return time.Time{}
+	}
+	r := p.Reader(start, ReadUncommitted)
+	defer r.Close()
+	b, err := r.Next()
+	if err != nil {
+		return time.Time{} // there is none yet, or it has just gone
+	}
+	if it := b.Records(); it.Next() {
+		return time.UnixMilli(it.Time).UTC()
+	}
+	return time.Time{}
 }
 
 // OpenTransactions returns those of this partition by first offset.

@@ -381,6 +381,7 @@ func (p *Partition) endTransactionLocked(id ProducerID, v verdict) (wrote bool, 
 	}
 	first, _ := p.producers.end(id, v, now.UnixMilli())
 	if v == aborted {
+		p.abortedNow.Add(1)
 		// Before the last stable offset moves, so that no reader passes it unaware.
 		more := append(*p.aborted.Load(), abortedTransaction{
 			id: id, first: first, last: last, lastStable: p.producers.firstOpen(last + 1),

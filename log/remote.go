@@ -29,6 +29,9 @@ type RemoteStats struct {
 	Bytes      int64  // of records, their indexes left out
 	End        Offset // all from Start up to here is there
 	LocalStart Offset // what is below is there alone
+
+	// Failed is why the last Offload failed, nil after one that did not.
+	Failed error
 }
 
 // Remote returns what of the partition is in the object store.
@@ -38,6 +41,9 @@ func (p *Partition) Remote() RemoteStats {
 	for i := range m.segments {
 		stats.Bytes += int64(m.segments[i].data.size)
 	}
+	p.syncMu.Lock()
+	defer p.syncMu.Unlock()
+	stats.Failed = p.remoteErr
 	return stats
 }
 
@@ -83,6 +89,16 @@ func (p *Partition) Offload(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.life, cancel)()
+	err := p.offload(ctx)
+	if ctx.Err() == nil {
+		p.syncMu.Lock()
+		p.remoteErr = err
+		p.syncMu.Unlock()
+	}
+	return err
+}
+
+func (p *Partition) offload(ctx context.Context) error {
 	for {
 		s, err := p.nextToOffload()
 		if err == nil && s != nil {

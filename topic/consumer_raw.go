@@ -77,7 +77,7 @@ func (s Subscription) timing(n GroupNode, topic string) timing {
 		if s.onExpired != nil {
 			onExpired = func(partition int, offset int64) { s.onExpired(topic, partition, offset) }
 		}
-		return timingOf(n, spec, onExpired)
+		return timingOf(n, topic, spec, onExpired)
 	}
 	return timing{}
 }

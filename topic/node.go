@@ -8,7 +8,8 @@ import (
 
 // Node is what producers and readers need of the node they run on. One that has a method
 // Now() time.Time is also the clock by which records are due and expire; without it
-// that is time.Now.
+// that is time.Now. One that has a method CountExpired(TopicPartition) is told of each
+// record that a reader passes over since it has expired.
 type Node interface {
 	// Open returns the partitions of a topic, indexed by their number. It
 	// creates the topic with spec where it does not exist.

@@ -32,14 +32,28 @@ const (
 )
 
 // timing returns what readers of t on n look at.
-func (t Topic[K, V]) timing(n Node) timing { return timingOf(n, t.spec, t.onExpired) }
+func (t Topic[K, V]) timing(n Node) timing { return timingOf(n, t.name, t.spec, t.onExpired) }
 
 // timingOf returns what readers of a topic look at.
-func timingOf(n Node, spec log.TopicSpec, onExpired func(partition int, offset int64)) timing {
+func timingOf(n Node, topic string, spec log.TopicSpec, onExpired func(partition int, offset int64)) timing {
 	if !timed(spec) {
 		return timing{}
 	}
-	return timing{on: true, ttl: milliseconds(spec.TimeToLive), now: clockOf(n), onExpired: onExpired}
+	return timing{on: true, ttl: milliseconds(spec.TimeToLive), now: clockOf(n), onExpired: counted(n, topic, onExpired)}
+}
+
+// counted is onExpired for a node that counts too.
+func counted(n Node, topic string, onExpired func(partition int, offset int64)) func(partition int, offset int64) {
+	c, ok := n.(interface{ CountExpired(TopicPartition) })
+	if !ok {
+		return onExpired
+	}
+	return func(partition int, offset int64) {
+		c.CountExpired(TopicPartition{Topic: topic, Partition: PartitionID(partition)})
+		if onExpired != nil {
+			onExpired(partition, offset)
+		}
+	}
 }
 
 // timed tells whether readers of a topic look at the times of records.
