@@ -1,8 +1,11 @@
 package checkpoint
 
 import (
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/thalweg/thalweg/log"
 )
 
 const (
@@ -19,6 +22,7 @@ const (
 type Config struct {
 	interval    time.Duration // zero means defaultInterval
 	atLeastOnce bool
+	compression log.Compression
 	err         error
 }
 
@@ -41,6 +45,24 @@ func (c Config) AtLeastOnce() Config {
 
 // IsAtLeastOnce tells whether AtLeastOnce was asked for.
 func (c Config) IsAtLeastOnce() bool { return c.atLeastOnce }
+
+// Compress returns c with the changelogs of the job's state compressed. They are written
+// at every checkpoint and read when the job starts, so this trades time at both for
+// space. Without it they are not compressed. A changelog that exists follows from the
+// next start on; what is in it stays as it is until it is compacted.
+func (c Config) Compress(by log.Compression) Config {
+	c.compression = by
+	if by == log.NoCompression {
+		c.compression = 0
+	}
+	if err := by.CheckLevel(0); err != nil {
+		c.err = errors.Join(c.err, fmt.Errorf("checkpoint: compress changelogs: %w", err))
+	}
+	return c
+}
+
+// Compression is how changelogs are compressed.
+func (c Config) Compression() log.Compression { return c.compression }
 
 // Interval is the time between two checkpoints.
 func (c Config) Interval() time.Duration {

@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"fmt"
+	"io"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -115,4 +116,59 @@ func changelogRecords(t *testing.T, n testNode, step string) (records int64) {
 		}
 		records += int64(b.Count)
 	}
+}
+
+// A changelog is compressed as the topology says, from the start of the job on that says
+// it first, and state is restored from what was written before and after.
+func TestChangelogsAreCompressed(t *testing.T) {
+	n := openNode(t, vfs.NewMem())
+	in, total := topic.New[string, int]("in"), topic.New[string, int64]("total")
+	changelog := func() (spec log.TopicSpec, compressed int) {
+		p, err := n.plane.Log().Partition(log.TopicPartition{Topic: "__squeezed-all-changelog"})
+		require.NoError(t, err)
+		spec, _ = n.plane.Log().Spec("__squeezed-all-changelog")
+		r := p.Reader(p.Start(), log.ReadCommitted)
+		defer r.Close()
+		for {
+			b, err := r.Next()
+			if err != nil {
+				require.ErrorIs(t, err, io.EOF)
+				return spec, compressed
+			}
+			if b.Compression == log.Zstd {
+				compressed++
+			}
+		}
+	}
+	run := func(c checkpoint.Config) {
+		app := stream.New("squeezed").Checkpoint(c).StopAt(topic.End())
+		app.Stream(in).GroupByKey().Count().As("all").To(total)
+		var keys []string
+		for i := range 200 {
+			keys = append(keys, fmt.Sprint("key ", i%100))
+		}
+		send(t, n, in, keys...)
+		require.NoError(t, n.start(t, app).Wait())
+	}
+	run(checkpoint.Config{})
+	spec, compressed := changelog()
+	require.Zero(t, spec.Compression)
+	require.Zero(t, compressed)
+	run(checkpoint.Config{}.Compress(log.Zstd))
+	spec, compressed = changelog()
+	require.Equal(t, log.Zstd, spec.Compression)
+	require.Positive(t, compressed)
+	run(checkpoint.Every(time.Second).Compress(log.NoCompression))
+	spec, _ = changelog()
+	require.Zero(t, spec.Compression)
+	counts := map[string]int64{}
+	for r, err := range topic.ReadToEnd(t.Context(), n, total, topic.Start()) {
+		require.NoError(t, err)
+		counts[r.Key] = r.Value
+	}
+	require.Len(t, counts, 100)
+	for k, c := range counts {
+		require.EqualValues(t, 6, c, k)
+	}
+	require.ErrorContains(t, stream.New("bad").Checkpoint(checkpoint.Config{}.Compress(77)).Validate(), "compress changelogs")
 }

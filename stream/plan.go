@@ -321,11 +321,13 @@ func newRun(app *Topology, env Env) (*run, error) {
 		}
 		for _, d := range st.stores {
 			name := r.changelog(d)
-			if _, ok := env.Plane.Log().Spec(name); ok {
-				continue
-			}
 			spec := topic.Spec{Partitions: st.tasks, Sync: sync.Sync, Compact: true, TombstoneRetention: changelogTombstones}
-			if err := env.Plane.Log().Create(name, spec); err != nil {
+			make := env.Plane.Log().Create
+			if has, ok := env.Plane.Log().Spec(name); ok {
+				spec, make = has, env.Plane.Log().Alter
+			}
+			spec.Compression = app.checkpoint.Compression()
+			if err := make(name, spec); err != nil {
 				return nil, fmt.Errorf("stream: job %q: changelog of step %q: %w", app.name, d.step.name, err)
 			}
 		}
