@@ -19,6 +19,7 @@ type Table[V any] struct {
 	live[V]
 	overlay  overlay[V]
 	complete bool // the store has no key that the overlay does not have
+	volatile bool // there is no store
 }
 
 // NewTable returns an empty overlay over s, which must be where the attempt
@@ -109,6 +110,9 @@ func (t *Table[V]) Touch(hashes []uint64) { t.overlay.touch(hashes) }
 // for a deleted key, and valid during the call. A key that came and went since
 // the last barrier is passed over when the store does not have it.
 func (t *Table[V]) Barrier(n int64, put func(key, value []byte) error) error {
+	if t.volatile {
+		return t.settle(n)
+	}
 	if err := t.begin(put); err != nil {
 		return err
 	}
@@ -126,6 +130,9 @@ const maxWaste = 1 << 20
 // forgotten, and while the table is over its budget, values that have not changed
 // since move to the cache, the ones not used lately first.
 func (t *Table[V]) Passed(m Mark) {
+	if t.volatile {
+		return
+	}
 	moved := t.ledger.pass(m)
 	if moved {
 		t.overlay.passed(func(e *entry[V]) {

@@ -32,8 +32,10 @@ type Timers struct {
 
 // NewTimers returns the timers kept in s, which must be where the attempt starts:
 // CatchUp comes first.
-func NewTimers(s *Store) *Timers {
-	t := &Timers{table: NewTable[uint64](s, tagsCodec{})}
+func NewTimers(s *Store) *Timers { return timersIn(NewTable[uint64](s, tagsCodec{})) }
+
+func timersIn(table *Table[uint64]) *Timers {
+	t := &Timers{table: table}
 	for id := range t.queues {
 		t.queues[id] = &TimerQueue{t: t, id: byte(id), all: t.table.complete, horizon: []byte{byte(id)}}
 	}

@@ -159,6 +159,8 @@ func colocated(s *step) bool {
 	switch {
 	case s.source != nil, s.joint:
 		return true // a producer puts records of a key into one partition
+	case !s.changeKey && s.group == nil && len(s.inputs) == 1 && s.inputs[0].group != nil:
+		return true // it is behind a grouping
 	case s.changeKey && !s.stateful(), len(s.inputs) > 1:
 		return false
 	case s.stateful():

@@ -29,6 +29,7 @@ type guard[K, V any] struct {
 	step   *step
 	name   string // of the step in dead letters
 	policy ErrorPolicy
+	timer  string // kind of the timer that is handled; empty for a record
 
 	letters  *letterbox // nil unless the policy is DeadLetter
 	key      codec.Codec[K]
@@ -116,7 +117,7 @@ func (g *guard[K, V]) giveUp(m *engine.Meta, key func() (K, error), v *V, cause 
 		return
 	}
 	g.t.Counters().DeadLetters++
-	l := letter{meta: m, step: g.name, cause: cause}
+	l := letter{meta: m, step: g.name, cause: cause, timer: g.timer}
 	if !m.NoKey {
 		k, err := key()
 		if err == nil {

@@ -27,11 +27,16 @@ func outletOf[K, V any](s *step, t topic.Topic[K, V]) outlet[K, V] {
 	if err := t.Err(); err != nil {
 		s.fault(err.Error())
 	}
-	keys, values, err := t.Codecs(nil)
+	w, err := newOutlet(t)
 	if err != nil {
 		s.fault(err.Error())
 	}
-	return outlet[K, V]{topic: t.Name(), keys: keys, values: values, choose: t.Partitioner(), byKey: t.ByKey()}
+	return w
+}
+
+func newOutlet[K, V any](t topic.Topic[K, V]) (outlet[K, V], error) {
+	keys, values, err := t.Codecs(nil)
+	return outlet[K, V]{topic: t.Name(), keys: keys, values: values, choose: t.Partitioner(), byKey: t.ByKey()}, err
 }
 
 // open opens the outlet for step s in a task.
@@ -46,26 +51,31 @@ func (w outlet[K, V]) open(o *opening, s *step) port[K, V] {
 		o.fail(err)
 		return port[K, V]{}
 	}
+	return port[K, V]{Push: w.writer(task, s.id, out)}
+}
+
+// writer returns what encodes records and adds them to out.
+func (w outlet[K, V]) writer(task *engine.Task, step int, out *engine.Output) func(m *engine.Meta, k K, v *V) {
 	parts, spread := out.Partitions(), out.Spread
 	if w.noKey != nil {
 		p := w.noKey(task, parts)
 		spread = func() int { return p }
 	}
 	keyBuf, valueBuf := make([]byte, 0, 64), make([]byte, 0, 256) // never nil: empty is not absent
-	return port[K, V]{Push: func(m *engine.Meta, k K, v *V) {
-		task.Running = s.id
+	return func(m *engine.Meta, k K, v *V) {
+		task.Running = step
 		var key, value []byte
 		var err error
 		if !m.NoKey {
 			if keyBuf, err = w.keys.Append(keyBuf[:0], k); err != nil {
-				task.Fail(s.id, fmt.Errorf("encode key: %w", err))
+				task.Fail(step, fmt.Errorf("encode key: %w", err))
 				return
 			}
 			key = keyBuf
 		}
 		if !m.Deleted {
 			if valueBuf, err = w.values.Append(valueBuf[:0], *v); err != nil {
-				task.Fail(s.id, fmt.Errorf("encode value: %w", err))
+				task.Fail(step, fmt.Errorf("encode value: %w", err))
 				return
 			}
 			value = valueBuf
@@ -76,12 +86,12 @@ func (w outlet[K, V]) open(o *opening, s *step) port[K, V] {
 			p = spread()
 		case w.choose != nil:
 			if p = w.choose(k, parts); p < 0 || p >= parts {
-				task.Fail(s.id, fmt.Errorf("partitioner of topic %s chose %d of %d partitions", w.topic, p, parts))
+				task.Fail(step, fmt.Errorf("partitioner of topic %s chose %d of %d partitions", w.topic, p, parts))
 				return
 			}
 		default:
 			p = w.byKey(key, parts)
 		}
 		out.Append(p, m.Time, key, value, m.Headers())
-	}}
+	}
 }

@@ -65,7 +65,7 @@ func (s *step) label() string {
 // effect of its own, gives a table, or is one of two sides.
 func (s *step) mayEnd() bool {
 	switch s.kind {
-	case "peek", "split yes", "split no":
+	case "peek", "process", "side", "split yes", "split no":
 		return true
 	}
 	return s.sink != nil || s.deliver != nil || s.table || s.stateful()

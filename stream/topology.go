@@ -202,6 +202,9 @@ func (app *Topology) Validate() error {
 				add(s, fmt.Sprintf("keeps state under the name %q, which is that of the step at %s; give one of them another with As", d.name(), other.line))
 			}
 		}
+		if s.kind == "side" && len(s.inputs) == 0 {
+			add(s, "no step emits into the side: give it to Process")
+		}
 		if len(s.outputs) == 0 && !s.mayEnd() {
 			add(s, "nothing reads what it gives: end it with To, Each or Sink")
 		}

@@ -33,6 +33,9 @@ func (t *Task) ring() (rang bool) {
 // untilAlarm is how long the task may wait before it has to look at the clock again;
 // ok is false where nothing is set.
 func (t *Task) untilAlarm() (d time.Duration, ok bool) {
+	if t.stalled { // until a checkpoint completes
+		return 0, false
+	}
 	var first int64
 	for _, a := range t.alarms {
 		if ms, set := a.next(); set && (!ok || ms < first) {
