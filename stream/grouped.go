@@ -140,6 +140,8 @@ func (g *grouping[K, V]) mustShuffle() bool {
 
 func (g *grouping[K, V]) shuffle() { g.shuffled = true }
 
+func (g *grouping[K, V]) meet() { g.joins = true }
+
 // spread tells whether s is spread over its tasks as an exchange of the grouping would do
 // it: by the hash of the key in the grouping's encoding.
 func (g *grouping[K, V]) spread(s *step) bool {

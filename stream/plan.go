@@ -74,6 +74,17 @@ func breakCycle(stages []*stage) (found bool) {
 	return found
 }
 
+// joinsOfItself are the joint steps of stages that still send to themselves.
+func (app *Topology) joinsOfItself() (joints []*step) {
+	stages := app.stages()
+	for _, st := range stages {
+		if slices.ContainsFunc(st.cuts, func(cut *step) bool { return leadsTo(cut, st, stages) }) {
+			joints = append(joints, st.joints...)
+		}
+	}
+	return joints
+}
+
 // leadsTo tells whether what is sent to the cut comes, at once or through other stages, to st.
 func leadsTo(cut *step, st *stage, stages []*stage) bool {
 	if slices.Contains(st.roots, cut) {

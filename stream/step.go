@@ -47,6 +47,9 @@ type cut interface {
 	mustShuffle() bool
 	// shuffle makes it shuffle, whether it must or not.
 	shuffle()
+	// meet says that what is below meets records of other groupings, so that it must be
+	// spread over the tasks as they are.
+	meet()
 	newExchange(senders, receivers int, inOrder bool) any
 	openStage(o *opening, shard int)
 }
@@ -70,6 +73,9 @@ func (s *step) mayEnd() bool {
 	}
 	return s.sink != nil || s.deliver != nil || s.table || s.stateful()
 }
+
+// needsName tells whether something that lasts is called after the step.
+func (s *step) needsName() bool { return s.stateful() || s.joint || s.deliver != nil }
 
 // declare adds a step behind inputs.
 func (app *Topology) declare(kind string, inputs ...*step) *step {

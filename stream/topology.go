@@ -215,6 +215,12 @@ func (app *Topology) Validate() error {
 			add(s, fmt.Sprintf("writes the topic %q that the topology reads at %s: it would feed itself", s.sink.topic, src.line))
 		}
 	}
+	if len(faults) == 0 {
+		for _, s := range app.joinsOfItself() {
+			add(s, "joins a table with what a shuffle makes of the same table: a task would wait for itself; "+
+				"join a copy of the table instead, made by ToStream().KeyByKV(func(k K, _ V) K { return k }).ToTable()")
+		}
+	}
 	if len(read) == 0 {
 		faults = append(faults, Fault{Step: app.name, Line: app.line, Problem: "no source: begin with Stream"})
 	}
@@ -225,12 +231,12 @@ func (app *Topology) Validate() error {
 	return errors.Join(errs...)
 }
 
-// deriveNames gives every stateful step without a name one made of what it is and
+// deriveNames gives every step that needs a name and has none one made of what it is and
 // what it reads. It depends on neither position nor order, so that state stays
 // where it is when other steps come and go.
 func (app *Topology) deriveNames() {
 	for _, s := range app.steps {
-		if s.name == "" && (s.stateful() || s.deliver != nil) {
+		if s.name == "" && s.needsName() {
 			s.name = origin(s) + "-" + strings.ReplaceAll(s.kind, " ", "-")
 		}
 	}
@@ -239,7 +245,7 @@ func (app *Topology) deriveNames() {
 			continue
 		}
 		for _, out := range s.outputs {
-			if name := out.name + s.side + "-by"; out.stateful() && (s.name == "" || name < s.name) {
+			if name := out.name + s.side + "-by"; out.needsName() && (s.name == "" || name < s.name) {
 				s.name = name
 			}
 		}

@@ -1,0 +1,72 @@
+package stream
+
+import (
+	"fmt"
+
+	"github.com/thalweg/thalweg/stream/internal/engine"
+)
+
+// JoinTable joins each record of the stream with the row of its key, as the table is at that
+// moment, and drops those without one. Changes of the table alone give nothing. A result
+// has the time of the record.
+//
+// Of the records that both sides have to offer the one with the lower event time is read
+// first, at the same time that of the table: a replay finds what was there. With
+// History the row is the one that was valid at the event time of the record. Where
+// the table has nothing to read, the stream does not wait for it.
+//
+// A record without a key is skipped and counted, as is one without a value. The stream is
+// shuffled where it is not spread over its tasks as the table is.
+func (s Stream[K, V]) JoinTable[V2, R any](t Table[K, V2], f func(V, V2) R) Stream[K, R] {
+	return joinTable(s, t, "join table", f == nil, false, func(v *V, v2 *V2) R { return f(*v, *v2) })
+}
+
+// LeftJoinTable is JoinTable with a result for every record: ok tells whether there is a row; v2
+// is the zero value where there is none. A record without a key matches nothing, and
+// gives a result too.
+func (s Stream[K, V]) LeftJoinTable[V2, R any](t Table[K, V2], f func(v V, v2 V2, ok bool) R) Stream[K, R] {
+	return joinTable(s, t, "left join table", f == nil, true, func(v *V, v2 *V2) R {
+		right, ok := valueOf(v2)
+		return f(*v, right, ok)
+	})
+}
+
+func joinTable[K, V, V2, R any](s Stream[K, V], t Table[K, V2], kind string, missing, left bool, pair func(*V, *V2) R) Stream[K, R] {
+	by := s.n.step.app.declare("group by key", s.n.step)
+	by.needsKey, by.side = true, "-stream"
+	g := group(s, by, true, func(k K, _ V) K { return k }).g
+	g.keepValue, g.keyless = true, left
+	g.meet()
+	st := s.n.step.app.declare(kind, by, t.n.step)
+	requireFunc(st, missing)
+	st.joint, st.first = true, t.n.step
+	meet(st, t.n)
+	out := &node[K, R]{step: st}
+	g.downs = append(g.downs, func(o *opening) engine.KeyedPort[V] {
+		task, down, rows := o.task, out.open(o), rowsOf(o, t.n)
+		var made R
+		push := func(m *engine.Meta, k K, v *V, v2 *V2) {
+			task.Running = st.id
+			made = pair(v, v2)
+			down.Push(m, k, &made)
+		}
+		return engine.KeyedPort[V]{Watermark: down.Watermark, Idle: down.Idle, Push: func(m *engine.Meta, _ uint64, key []byte, v *V) {
+			if m.NoKey {
+				var none K
+				push(m, none, v, nil)
+				return
+			}
+			k, err := g.key.Decode(key)
+			if err != nil {
+				task.Fail(st.id, fmt.Errorf("decode key: %w", err))
+				return
+			}
+			if r, ok := rows.get(k); ok {
+				push(m, k, v, &r.value)
+			} else if left {
+				push(m, k, v, nil)
+			}
+		}}
+	})
+	return Stream[K, R]{out}
+}

@@ -1,0 +1,228 @@
+package stream
+
+import (
+	"github.com/thalweg/thalweg/stream/internal/engine"
+	"github.com/thalweg/thalweg/window"
+)
+
+// Join gives a row for each key that is in both tables, made of the two values by f, with
+// the later of their times. It follows every change of either side. Like all functions of
+// tables f must be a function of its arguments.
+//
+// The rows of a key come together in one task; a table that is not spread over its tasks
+// as the other is shuffled before its rows are kept. A join has no store of its own: a
+// change of one side looks up the row of the other.
+func (t Table[K, V]) Join[V2, R any](other Table[K, V2], f func(V, V2) R) Table[K, R] {
+	return joinTables(t, other, "join", f == nil, [2]bool{true, true}, func(v *V, v2 *V2) R { return f(*v, *v2) })
+}
+
+// LeftJoin is Join with a row for every key of t. ok tells whether other has the key; v2 is
+// the zero value where it has not.
+func (t Table[K, V]) LeftJoin[V2, R any](other Table[K, V2], f func(v V, v2 V2, ok bool) R) Table[K, R] {
+	return joinTables(t, other, "left join", f == nil, [2]bool{true, false}, func(v *V, v2 *V2) R {
+		right, ok := valueOf(v2)
+		return f(*v, right, ok)
+	})
+}
+
+// OuterJoin is Join with a row for every key of either table. okLeft and okRight tell which
+// of the two have it.
+func (t Table[K, V]) OuterJoin[V2, R any](other Table[K, V2], f func(v V, okLeft bool, v2 V2, okRight bool) R) Table[K, R] {
+	return joinTables(t, other, "outer join", f == nil, [2]bool{}, func(v *V, v2 *V2) R {
+		left, okLeft := valueOf(v)
+		right, okRight := valueOf(v2)
+		return f(left, okLeft, right, okRight)
+	})
+}
+
+// valueOf is what v points to, where it does.
+func valueOf[V any](v *V) (value V, ok bool) {
+	if v == nil {
+		return value, false
+	}
+	return *v, true
+}
+
+// joinTables is a join on equal keys. need tells which sides there must be a row of; pair
+// gets nil for a side that has none.
+func joinTables[K, V, V2, R any](t Table[K, V], other Table[K, V2], kind string, missing bool, need [2]bool, pair func(*V, *V2) R) Table[K, R] {
+	s := t.n.step.app.declare(kind, t.n.step, other.n.step)
+	requireFunc(s, missing)
+	s.joint = true
+	meet(s, t.n)
+	meet(s, other.n)
+	n := newTable[K, R](s)
+	n.each = t.n.each && other.n.each
+	exists := func(left, right bool) bool {
+		return (left || right) && (left || !need[0]) && (right || !need[1])
+	}
+	open := func(o *opening) *tableJoin[K, V, V2, R] {
+		j, ok := o.opened[s.id].(*tableJoin[K, V, V2, R])
+		if !ok {
+			j = &tableJoin[K, V, V2, R]{t: o.task, step: s.id, pair: pair, exists: exists,
+				left: viewOf(o, t.n), right: viewOf(o, other.n), own: engine.Meta{Offset: -1}}
+			o.opened[s.id] = j
+			j.out = n.openTable(o)
+			j.out.rows.get = j.get
+			j.time = openInputs(o, s, 2, j.out.Watermark, j.out.Idle)
+		}
+		return j
+	}
+	t.n.read(always, func(o *opening) rowPort[K, V] {
+		j := open(o)
+		return rowPort[K, V]{Change: j.changeLeft, Watermark: j.time.watermark(0), Idle: j.time.idle(0)}
+	})
+	other.n.read(always, func(o *opening) rowPort[K, V2] {
+		j := open(o)
+		return rowPort[K, V2]{Change: j.changeRight, Watermark: j.time.watermark(1), Idle: j.time.idle(1)}
+	})
+	return Table[K, R]{n}
+}
+
+// meet says that the rows of n come together with others at the joint step s: they must be
+// there to be looked up, and spread over the tasks as all others.
+func meet[K, V any](s *step, n *tableNode[K, V]) {
+	if !n.kept {
+		s.fault("joins a table of windows, whose rows are gone when their window has closed: make a table that keeps them of its results, with ToStream().ToTable()")
+	}
+	spreadAlike(n.step)
+}
+
+// spreadAlike has the groupings that lead to s spread what they get by the hash of the key,
+// and shuffle where it is not.
+func spreadAlike(s *step) {
+	if s.group != nil {
+		s.group.meet()
+		return
+	}
+	for _, in := range s.inputs {
+		spreadAlike(in)
+	}
+}
+
+// tableJoin is a join of two tables in one task.
+type tableJoin[K, V, V2, R any] struct {
+	t      *engine.Task
+	step   int
+	pair   func(v *V, v2 *V2) R
+	exists func(left, right bool) bool
+	left   *view[K, V]
+	right  *view[K, V2]
+	out    *tableOut[K, R]
+	time   *inputTimes
+
+	own     engine.Meta
+	was, is R // scratch
+}
+
+func (j *tableJoin[K, V, V2, R]) get(k K) (row[R], bool) {
+	l, okLeft := j.left.get(k)
+	r, okRight := j.right.get(k)
+	if !j.exists(okLeft, okRight) {
+		return row[R]{}, false
+	}
+	j.t.Running = j.step
+	return row[R]{j.pair(ifAny(&l.value, okLeft), ifAny(&r.value, okRight)), latest(l.time, okLeft, r.time, okRight)}, true
+}
+
+func ifAny[V any](v *V, ok bool) *V {
+	if ok {
+		return v
+	}
+	return nil
+}
+
+// latest is the later of two times, of which there may be only one.
+func latest(a int64, okA bool, b int64, okB bool) int64 {
+	switch {
+	case !okB:
+		return a
+	case !okA:
+		return b
+	}
+	return max(a, b)
+}
+
+func (j *tableJoin[K, V, V2, R]) changeLeft(m *engine.Meta, k K, c change[V]) {
+	j.left.took()
+	r, ok := j.right.get(k)
+	right := ifAny(&r.value, ok)
+	made := change[R]{had: j.exists(c.had, ok), oldTime: latest(c.oldTime, c.had, r.time, ok)}
+	j.t.Running = j.step
+	if made.had && j.out.old {
+		j.was = j.pair(c.old, right)
+		made.old = &j.was
+	}
+	j.own.Time = m.Time
+	if j.exists(c.new != nil, ok) {
+		j.is = j.pair(c.new, right)
+		j.own.Time, made.new = latest(m.Time, c.new != nil, r.time, ok), &j.is
+	}
+	j.change(k, made)
+}
+
+func (j *tableJoin[K, V, V2, R]) changeRight(m *engine.Meta, k K, c change[V2]) {
+	j.right.took()
+	l, ok := j.left.get(k)
+	left := ifAny(&l.value, ok)
+	made := change[R]{had: j.exists(ok, c.had), oldTime: latest(l.time, ok, c.oldTime, c.had)}
+	j.t.Running = j.step
+	if made.had && j.out.old {
+		j.was = j.pair(left, c.old)
+		made.old = &j.was
+	}
+	j.own.Time = m.Time
+	if j.exists(ok, c.new != nil) {
+		j.is = j.pair(left, c.new)
+		j.own.Time, made.new = latest(l.time, ok, m.Time, c.new != nil), &j.is
+	}
+	j.change(k, made)
+}
+
+func (j *tableJoin[K, V, V2, R]) change(k K, made change[R]) {
+	if made.had || made.new != nil {
+		j.out.change(&j.own, k, made)
+	}
+}
+
+// inputTimes merges the event time of the inputs of one step in one task.
+type inputTimes struct {
+	merge    *window.Merge
+	down     func(w int64)
+	downIdle func()
+}
+
+// openInputs opens the event time of a step with several inputs; it is part of the
+// checkpoint. down and idle may be nil.
+func openInputs(o *opening, s *step, inputs int, down func(int64), idle func()) *inputTimes {
+	x := &inputTimes{merge: window.NewMerge(inputs), down: down, downIdle: idle}
+	o.task.AddClock(s.kind+" "+s.name, x.merge.AppendState,
+		func(b []byte) error { _, err := x.merge.LoadState(b); return err },
+		func() { x.advance(x.merge.Watermark()) })
+	return x
+}
+
+func (x *inputTimes) advance(w int64) {
+	if x.down != nil && w != window.Unknown {
+		x.down(w)
+	}
+}
+
+func (x *inputTimes) watermark(input int) func(int64) {
+	return func(w int64) {
+		if w, moved := x.merge.Observe(input, w); moved {
+			x.advance(w)
+		}
+	}
+}
+
+func (x *inputTimes) idle(input int) func() {
+	return func() {
+		if w, moved := x.merge.Idle(input); moved {
+			x.advance(w)
+		}
+		if x.merge.IsIdle() && x.downIdle != nil {
+			x.downIdle()
+		}
+	}
+}
