@@ -178,7 +178,11 @@ func (d *Delivery) watermarkPort() (func(int64), func()) { return nil, nil }
 // has and no checkpoint will name is dropped. What this misses the next attempt drops.
 func (d *Delivery) close() {
 	d.stop()
-	if d.h.droppable() && !d.t.job.killed {
+	defer d.reader.Close()
+	if d.t.job.killed {
+		return
+	}
+	if d.h.droppable() {
 		ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
 		defer cancel()
 		_ = d.call(func() error { return d.tx.Abort(ctx) })
@@ -188,7 +192,6 @@ func (d *Delivery) close() {
 			d.t.job.o.Logger.Warn("stream: close a sink", "job", d.t.job.o.Name, "sink", d.o.Partition.Name(), "error", err)
 		}
 	}
-	d.reader.Close()
 }
 
 // Sink side.

@@ -75,7 +75,7 @@ type Job struct {
 	deliveries []*Delivery
 	taskBudget int64
 	origins    origins
-	killed     bool // by Kill: as if the process had died
+	killed     bool // by Kill, before its end: as if the process had died
 
 	ctx    context.Context // of the tasks
 	cancel context.CancelCauseFunc
@@ -581,7 +581,7 @@ func (j *Job) stuck() error {
 // Kill ends a manual attempt without a last checkpoint, as a crash would, and lets
 // go of what it holds.
 func (j *Job) Kill() {
-	j.killed = true
+	j.killed = !j.Ended()
 	j.cancel(ErrStopped)
 	for _, t := range j.tasks {
 		t.close()
