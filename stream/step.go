@@ -38,6 +38,7 @@ type step struct {
 	onError      *ErrorPolicy // nil takes the topology's
 	letterCodecs func() error // why the step's input cannot be written as a dead letter; set where guarded
 
+	check  func() (problem string) // asked once the topology is complete; nil where there is nothing to ask
 	faults []string
 }
 

@@ -177,6 +177,11 @@ func (app *Topology) Validate() error {
 		for _, p := range s.faults {
 			add(s, p)
 		}
+		if s.check != nil {
+			if problem := s.check(); problem != "" {
+				add(s, problem)
+			}
+		}
 		s.checkPolicy(func(problem string) { add(s, problem) })
 		if s.source != nil && !s.source.replay {
 			read[s.source.topic] = s

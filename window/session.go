@@ -69,6 +69,22 @@ func (s Session) ClosesAt(a Span) int64 { return saturatingAdd(s.EndsAt(a), s.Gr
 // Closed tells whether watermark w closes a session.
 func (s Session) Closed(a Span, w int64) bool { return w >= s.ClosesAt(a) }
 
+// GapMs is the gap in milliseconds, zero where every record has one of its own.
+func (s Session) GapMs() int64 { return max(s.gap.Milliseconds(), 0) }
+
+// OldestOpen is the lowest last event time of a session that watermark w leaves open,
+// now or ever, where no gap is longer than longest ms: GapMs, or the longest that a
+// record of its own had.
+func (s Session) OldestOpen(w, longest int64) int64 {
+	switch {
+	case w == EndOfTime:
+		return EndOfTime
+	case w == Unknown:
+		return Unknown
+	}
+	return saturatingAdd(saturatingAdd(w, -longest), -s.GraceMs())
+}
+
 // Merge finds what becomes of the sessions of a key when one more record comes at
 // watermark w. a is the record alone; open are the key's sessions, those that Merge
 // made, in the order of Until. It returns the session that the record is in then,

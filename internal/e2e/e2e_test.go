@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/csv"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -73,16 +74,25 @@ func windowKey[K any](t *testing.T, row map[string]string, key K) window.Key[K] 
 	}
 }
 
-// lines returns the lines of a compressed file in testdata.
-func lines(t *testing.T, name string) []string {
+// openData opens a file in testdata, which may be compressed.
+func openData(t *testing.T, name string) io.Reader {
 	t.Helper()
 	file, err := os.Open(filepath.Join("testdata", name))
 	require.NoError(t, err)
-	defer file.Close()
+	t.Cleanup(func() { require.NoError(t, file.Close()) })
+	if filepath.Ext(name) != ".gz" {
+		return file
+	}
 	text, err := gzip.NewReader(file)
 	require.NoError(t, err)
+	return text
+}
+
+// lines returns the lines of a file in testdata.
+func lines(t *testing.T, name string) []string {
+	t.Helper()
 	var all []string
-	scanner := bufio.NewScanner(text)
+	scanner := bufio.NewScanner(openData(t, name))
 	for scanner.Scan() {
 		all = append(all, scanner.Text())
 	}
@@ -93,10 +103,7 @@ func lines(t *testing.T, name string) []string {
 // expected returns the rows of a known answer, by column.
 func expected(t *testing.T, name string) []map[string]string {
 	t.Helper()
-	file, err := os.Open(filepath.Join("testdata", "expected", name))
-	require.NoError(t, err)
-	defer file.Close()
-	all, err := csv.NewReader(file).ReadAll()
+	all, err := csv.NewReader(openData(t, filepath.Join("expected", name))).ReadAll()
 	require.NoError(t, err)
 	rows := make([]map[string]string, len(all)-1)
 	for i := range rows {

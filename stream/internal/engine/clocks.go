@@ -28,12 +28,14 @@ func (t *Task) saveClocks(b []byte) []byte {
 	return b
 }
 
-// restoreClocks sets the clocks found in b; a clock without saved state starts anew.
+// restoreClocks sets the clocks found in b; a clock without saved state starts anew. All
+// are set before the first one tells what it is to those behind it.
 func (t *Task) restoreClocks(b []byte) error {
 	saved, err := decodeClocks(b)
 	if err != nil {
 		return err
 	}
+	var found []clock
 	for _, c := range t.clocks {
 		state, ok := saved[c.name]
 		if !ok {
@@ -42,6 +44,9 @@ func (t *Task) restoreClocks(b []byte) error {
 		if err := c.restore(state); err != nil {
 			return err
 		}
+		found = append(found, c)
+	}
+	for _, c := range found {
 		c.resume()
 	}
 	return nil

@@ -1,0 +1,365 @@
+package stream
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/thalweg/thalweg/state"
+	"github.com/thalweg/thalweg/stream/internal/engine"
+	"github.com/thalweg/thalweg/topic/codec"
+	"github.com/thalweg/thalweg/window"
+)
+
+// sessioning is an aggregation by key and session in one task.
+//
+// A session has one timer. It is set for when the session as it began would close; when it
+// fires and the session has grown it is set anew, so growing costs no timer. Sessions
+// that have become one keep the latest of their timers, and the others find nothing.
+type sessioning[K, V, A any] struct {
+	t     *engine.Task
+	step  int
+	spec  window.Session
+	alone func(t int64, v V) window.Span // nil where the gap is that of spec
+	key   codec.Codec[K]
+	fold  fold[A, V]
+	merge func(A, A) A
+	emits window.Emit
+
+	table  *state.Table[openSessions[A]]
+	timers *state.TimerQueue
+	w      int64 // watermark
+	// longest is the longest gap of a record so far, in ms; part of the checkpoint.
+	longest int64
+
+	change  func(key K, span window.Span, c change[A]) // pushes a change of the row of a session
+	old     bool                                       // changes must tell what rows were
+	clone   *cloner[A]
+	down    func(w int64) // may be nil
+	idle    func()        // likewise
+	late    port[K, V]
+	counted bool // nothing reads what is late
+
+	guard *guard[K, V] // nil where a failure ends the job
+	now   joined[A]    // what becomes of the record being pushed
+
+	closing []closingSession // sessions that close at the same time
+	keys    []byte           // theirs
+	at      int64            // when those in closing close
+	spans   []window.Span    // scratch
+}
+
+// joined is what becomes of the sessions of a key when a record comes.
+type joined[A any] struct {
+	span     window.Span // takes the place of open[from:to]
+	from, to int
+	late     bool
+	value    A
+	was      []window.Span // of open[from:to]
+	olds     []A           // likewise their aggregates, where somebody asks for them
+}
+
+// closingSession is a session that closes, of the key in sessioning.keys.
+type closingSession struct {
+	window.Span
+	from, to int // its key
+}
+
+func (a *sessioning[K, V, A]) open(o *opening, rows, timers *storeDecl, cells codec.Codec[openSessions[A]]) engine.KeyedPort[V] {
+	store := o.openStore(rows)
+	if store == nil {
+		return engine.KeyedPort[V]{}
+	}
+	a.table = state.NewTable[openSessions[A]](store.Store, cells)
+	store.SetTable(a.table)
+	if store = o.openStore(timers); store == nil {
+		return engine.KeyedPort[V]{}
+	}
+	all := state.NewTimers(store.Store)
+	store.SetTable(all)
+	a.timers = all.Queue(0)
+	if a.alone != nil {
+		a.rememberLongest(rows.step.name)
+	}
+	return engine.KeyedPort[V]{Push: a.pusher(), Watermark: a.advance, Idle: a.idle, Touch: func(hashes []uint64) {
+		if a.table.Bytes() > touchBytes {
+			a.table.Touch(hashes)
+		}
+	}}
+}
+
+// rememberLongest makes the longest gap a part of the checkpoint.
+func (a *sessioning[K, V, A]) rememberLongest(step string) {
+	a.t.AddClock("longest gap of "+step,
+		func(b []byte) []byte { return binary.AppendVarint(b, a.longest) },
+		func(b []byte) error {
+			r := numbers{src: b}
+			if a.longest = r.varint(); r.damaged || len(r.src) > 0 {
+				return errSessions
+			}
+			return nil
+		},
+		func() {})
+}
+
+// pusher is how a record comes in, under the step's error policy.
+func (a *sessioning[K, V, A]) pusher() func(m *engine.Meta, hash uint64, key []byte, v *V) {
+	if a.guard == nil {
+		return func(m *engine.Meta, hash uint64, key []byte, v *V) {
+			if row, ok := a.sessionsOf(hash, key); ok {
+				a.join(row, m.Time, v, func(value *A) A { return *value })
+				a.settle(m, hash, key, v)
+			}
+		}
+	}
+	// A failed function must not have changed what is kept: it gets copies.
+	var (
+		row     []openSession[A]
+		time    int64
+		value   *V
+		encoded []byte
+		failed  error
+	)
+	copied := func(value *A) A {
+		c, err := a.clone.clone(value)
+		if err != nil {
+			failed = err
+		}
+		return c
+	}
+	attempt := func() error {
+		a.join(row, time, value, copied)
+		return nil
+	}
+	decode := func() (K, error) { return a.key.Decode(encoded) }
+	return func(m *engine.Meta, hash uint64, key []byte, v *V) {
+		var ok bool
+		if row, ok = a.sessionsOf(hash, key); !ok {
+			return
+		}
+		time, value, encoded, failed = m.Time, v, key, nil
+		ok = a.guard.do(m, decode, v, attempt, nil)
+		if failed != nil {
+			a.t.Fail(a.step, fmt.Errorf("copy an aggregate before a function changes it: %w", failed))
+			return
+		}
+		if ok {
+			a.settle(m, hash, key, v)
+		}
+	}
+}
+
+// sessionsOf are the open sessions of a key, to be read; ok is false where that failed.
+func (a *sessioning[K, V, A]) sessionsOf(hash uint64, key []byte) (open []openSession[A], ok bool) {
+	row, found, err := a.table.Get(hash, key)
+	if err != nil {
+		a.t.Fail(a.step, err)
+		return nil, false
+	}
+	if !found {
+		return nil, true
+	}
+	return row.open, true
+}
+
+// join finds what becomes of the open sessions of a key when a record at time comes, and
+// what the aggregate is then. It takes aggregates as take gives them.
+func (a *sessioning[K, V, A]) join(open []openSession[A], time int64, v *V, take func(*A) A) {
+	a.t.Running = a.step
+	alone := a.spec.At(time)
+	if a.alone != nil {
+		alone = a.alone(time, *v)
+		a.longest = max(a.longest, alone.Until-time)
+	}
+	a.spans = a.spans[:0]
+	for i := range open {
+		a.spans = append(a.spans, open[i].Span)
+	}
+	j := &a.now
+	j.span, j.from, j.to, j.late = a.spec.Merge(a.spans, alone, a.w)
+	var none A
+	if j.value, j.olds = none, j.olds[:0]; j.late {
+		return
+	}
+	for i := j.from; i < j.to && a.old; i++ {
+		was, err := a.clone.clone(&open[i].value)
+		if err != nil {
+			a.t.Fail(a.step, err)
+		}
+		j.olds = append(j.olds, was)
+	}
+	if j.from < j.to {
+		j.value = take(&open[j.from].value)
+		for i := j.from + 1; i < j.to; i++ {
+			j.value = a.merge(j.value, take(&open[i].value))
+		}
+	}
+	a.fold(&j.value, j.from == j.to, v)
+}
+
+// settle makes what join found the state of the key, and emits it where every change is.
+func (a *sessioning[K, V, A]) settle(m *engine.Meta, hash uint64, key []byte, v *V) {
+	j := &a.now
+	if j.late {
+		a.tooLate(m, key, v)
+		return
+	}
+	row, _, err := a.table.Update(hash, key)
+	if err != nil {
+		a.t.Fail(a.step, err)
+		return
+	}
+	made := openSession[A]{Span: j.span, value: j.value, timer: window.Unknown}
+	if j.from == j.to {
+		made.timer = a.spec.ClosesAt(j.span)
+		err = a.timers.Add(made.timer, key, 0)
+	}
+	j.was = j.was[:0]
+	for _, was := range row.open[j.from:j.to] {
+		made.timer = max(made.timer, was.timer)
+		j.was = append(j.was, was.Span)
+	}
+	row.open = slices.Replace(row.open, j.from, j.to, made)
+	if err != nil {
+		a.t.Fail(a.step, err)
+	} else if a.emits == window.OnUpdate {
+		a.update(key)
+	}
+}
+
+// update emits what the record changed: the rows of sessions whose window is another one
+// now are deleted, and there is one of the session that they make.
+func (a *sessioning[K, V, A]) update(key []byte) {
+	k, ok := a.decode(key)
+	if !ok {
+		return
+	}
+	j := &a.now
+	made := change[A]{new: &j.value}
+	for i, was := range j.was {
+		c := change[A]{had: true, oldTime: was.Last}
+		if a.old {
+			c.old = &j.olds[i]
+		}
+		if was.First == j.span.First && was.Last == j.span.Last {
+			made.had, made.old, made.oldTime = true, c.old, was.Last
+		} else if a.change(k, was, c); a.t.Failed() {
+			return
+		}
+	}
+	a.change(k, j.span, made)
+}
+
+// tooLate hands on a record that belongs to no open session.
+func (a *sessioning[K, V, A]) tooLate(m *engine.Meta, key []byte, v *V) {
+	if a.counted {
+		a.t.Counters().Late++
+	} else if k, ok := a.decode(key); ok {
+		a.late.Push(m, k, v)
+	}
+}
+
+func (a *sessioning[K, V, A]) decode(key []byte) (k K, ok bool) {
+	k, err := a.key.Decode(key)
+	if err != nil {
+		a.t.Fail(a.step, fmt.Errorf("decode key: %w", err))
+	}
+	return k, err == nil
+}
+
+// advance closes the sessions that watermark w closes, and passes on a watermark that no
+// result still to come is below.
+func (a *sessioning[K, V, A]) advance(w int64) {
+	a.w = w
+	err := a.timers.Pop(w, func(at int64, key []byte, _ uint8) error { return a.due(at, key) })
+	if err == nil {
+		err = a.close()
+	}
+	if a.t.Fail(a.step, err); a.t.Failed() {
+		return
+	}
+	if a.late.Watermark != nil {
+		a.late.Watermark(w)
+	}
+	if a.down != nil {
+		a.down(a.spec.OldestOpen(w, a.longest))
+	}
+}
+
+// due looks at the sessions of a key whose timer is set to at: those that close then are
+// put aside until all of that time are found, the others have grown.
+func (a *sessioning[K, V, A]) due(at int64, key []byte) error {
+	if at != a.at {
+		if err := a.close(); err != nil {
+			return err
+		}
+		a.at = at
+	}
+	hash := state.Hash(key)
+	open, ok := a.sessionsOf(hash, key)
+	for i := 0; ok && i < len(open); i++ {
+		s := open[i]
+		if s.timer != at {
+			continue
+		}
+		if closes := a.spec.ClosesAt(s.Span); closes > at {
+			row, _, err := a.table.Update(hash, key)
+			if err != nil {
+				return err
+			}
+			open = row.open
+			open[i].timer = closes
+			if err := a.timers.Add(closes, key, 0); err != nil {
+				return err
+			}
+			continue
+		}
+		from := len(a.keys)
+		a.keys = append(a.keys, key...)
+		a.closing = append(a.closing, closingSession{s.Span, from, len(a.keys)})
+	}
+	return a.t.Err()
+}
+
+// close closes the sessions put aside, by their end, then start, then key.
+func (a *sessioning[K, V, A]) close() error {
+	slices.SortFunc(a.closing, func(x, y closingSession) int {
+		return cmp.Or(cmp.Compare(x.Last, y.Last), cmp.Compare(x.First, y.First), bytes.Compare(a.keys[x.from:x.to], a.keys[y.from:y.to]))
+	})
+	for _, c := range a.closing {
+		key := a.keys[c.from:c.to]
+		value, err := a.take(key, c.Span)
+		if err != nil {
+			return err
+		}
+		if a.emits == window.OnUpdate {
+			continue
+		}
+		if k, ok := a.decode(key); ok {
+			a.now.value = value
+			a.change(k, c.Span, change[A]{new: &a.now.value})
+		}
+		if a.t.Failed() {
+			return a.t.Err()
+		}
+	}
+	a.closing, a.keys = a.closing[:0], a.keys[:0]
+	return nil
+}
+
+// take removes a session and returns its aggregate.
+func (a *sessioning[K, V, A]) take(key []byte, span window.Span) (value A, err error) {
+	hash := state.Hash(key)
+	row, _, err := a.table.Update(hash, key)
+	if err != nil {
+		return value, err
+	}
+	i := slices.IndexFunc(row.open, func(s openSession[A]) bool { return s.Span == span })
+	value = row.open[i].value
+	if row.open = slices.Delete(row.open, i, i+1); len(row.open) == 0 {
+		err = a.table.Delete(hash, key)
+	}
+	return value, err
+}
