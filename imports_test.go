@@ -48,6 +48,8 @@ var usesOnly = []string{"examples", "bench", "cmd"}
 // them. Tests, and packages that are made for tests (their name ends in "test"),
 // may use all of them.
 var dependencies = map[string][]string{
+	"github.com/DataDog/sketches-go":    {"stream"},
+	"github.com/axiomhq/hyperloglog":    {"stream"},
 	"github.com/cockroachdb/pebble/v2":  {"state"},
 	"github.com/dgraph-io/ristretto/v2": {"state"},
 	"golang.org/x/sync":                 {".", "log", "topic", "state", "checkpoint", "replication", "stream", "examples"},
