@@ -174,6 +174,7 @@ type TaskStatus struct {
 
 	Skipped     int64 // dropped by a step whose function failed for them; see Skip
 	DeadLetters int64 // written as dead letters; see DeadLetter
+	Duplicates  int64 // dropped by Deduplicate
 
 	// Of a task that feeds a sink outside of the log:
 	Delivered   int64 // handed over
@@ -189,7 +190,7 @@ func (j *Job) Status() Status {
 	for _, t := range j.inner.Tasks() {
 		ts := TaskStatus{Stage: t.Task.Stage, Shard: t.Task.Shard, StateSize: t.StateSize, Records: t.Counters.Records,
 			Emitted: t.Counters.Emitted, Late: t.Counters.Late, NoKey: t.Counters.NoKey, NoValue: t.Counters.NoValue, Deleted: t.Counters.Deleted,
-			Skipped: t.Counters.Skipped, DeadLetters: t.Counters.DeadLetters}
+			Skipped: t.Counters.Skipped, DeadLetters: t.Counters.DeadLetters, Duplicates: t.Counters.Duplicates}
 		ts.Ended = t.Watermark == window.EndOfTime
 		if w := t.Watermark; w != window.Unknown && !ts.Ended {
 			ts.Watermark = time.UnixMilli(w).UTC()

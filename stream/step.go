@@ -28,7 +28,7 @@ type step struct {
 	changeKey bool           // gives another key to what follows
 	joint     bool           // needs the records of a key of all its inputs in one task
 	side      string         // tells the groupings in front of one joint step apart
-	sides     []any          // of a join of streams
+	sides     []any          // of a step that knows late records: a join of streams, a deduplication
 	first     *step          // of a joint step: the input whose record goes first at the same time; may be nil
 
 	needsHeaders bool // reads the headers it is given

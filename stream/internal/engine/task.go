@@ -91,6 +91,8 @@ type Counters struct {
 
 	Skipped     int64 // dropped by a step that failed for them
 	DeadLetters int64 // written to a topic by a step that failed for them
+
+	Duplicates int64 // dropped by a deduplication, which is what it is for
 }
 
 // Status is what can be seen of a task from outside.
