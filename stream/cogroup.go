@@ -123,13 +123,13 @@ func (c Cogrouped[K, A]) join() *grouping[K, addition[A]] {
 	g := &grouping[K, addition[A]]{step: st, ownKey: true, key: c.key}
 	type cogrouping struct { // in one task
 		down engine.KeyedPort[addition[A]]
-		time *meeting
+		time *inputTimes
 	}
 	open := func(o *opening) *cogrouping {
 		j, ok := o.opened[st.id].(*cogrouping)
 		if !ok {
 			down := g.open(o)
-			j = &cogrouping{down, meet(o.task, "cogroup "+st.name, len(c.inputs), down.Watermark, down.Idle)}
+			j = &cogrouping{down, openInputs(o, st, len(c.inputs), down.Watermark, down.Idle)}
 			o.opened[st.id] = j
 		}
 		return j
@@ -137,7 +137,7 @@ func (c Cogrouped[K, A]) join() *grouping[K, addition[A]] {
 	for i, in := range c.inputs {
 		in.read(func(o *opening) engine.KeyedPort[addition[A]] {
 			j := open(o)
-			return engine.KeyedPort[addition[A]]{Push: j.down.Push, Touch: j.down.Touch, Watermark: j.time.watermark(i), Idle: j.time.silent(i)}
+			return engine.KeyedPort[addition[A]]{Push: j.down.Push, Touch: j.down.Touch, Watermark: j.time.watermark(i), Idle: j.time.idle(i)}
 		})
 	}
 	return g

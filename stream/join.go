@@ -123,17 +123,17 @@ func joinStreams[K, V, V2, R any](s Stream[K, V], other Stream[K, V2], kind stri
 			j.openTimers(o, unmatched)
 			j.left = openSide(o, st, left, keep[0], w.LeftClosesAt, w.Rights)
 			j.right = openSide(o, st, right, keep[1], w.RightClosesAt, w.Lefts)
-			j.time = meet(o.task, "join "+st.name, 2, j.advance, j.down.Idle)
+			j.time = openInputs(o, st, 2, j.advance, j.down.Idle)
 		}
 		return j
 	}
 	left.g.downs = append(left.g.downs, func(o *opening) engine.KeyedPort[V] {
 		j := open(o)
-		return engine.KeyedPort[V]{Push: j.pushLeft, Watermark: j.time.watermark(0), Idle: j.time.silent(0)}
+		return engine.KeyedPort[V]{Push: j.pushLeft, Watermark: j.time.watermark(0), Idle: j.time.idle(0)}
 	})
 	right.g.downs = append(right.g.downs, func(o *opening) engine.KeyedPort[V2] {
 		j := open(o)
-		return engine.KeyedPort[V2]{Push: j.pushRight, Watermark: j.time.watermark(1), Idle: j.time.silent(1)}
+		return engine.KeyedPort[V2]{Push: j.pushRight, Watermark: j.time.watermark(1), Idle: j.time.idle(1)}
 	})
 	return Stream[K, R]{out}
 }

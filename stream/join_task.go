@@ -22,7 +22,7 @@ type joining[K, V, V2, R any] struct {
 	down  port[K, R]
 
 	timers *state.TimerQueue // closes records that have no match yet, by side; nil in an inner join
-	time   *meeting
+	time   *inputTimes
 	w      int64 // watermark of both
 
 	own    engine.Meta // of what is emitted

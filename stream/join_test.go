@@ -184,6 +184,29 @@ func TestJoinOfShuffledSides(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
+// A stage that is fed by a join has as many tasks as the join, also where the join's stage gets
+// another source after it.
+func TestStageBehindJoinThatGrows(t *testing.T) {
+	a, b, c := topic.New[string, string]("a").Partitions(3), topic.New[string, string]("b").Partitions(3), topic.New[string, string]("c").Partitions(3)
+	all, counts := topic.New[string, string]("all"), topic.New[string, int64]("counts")
+	app := stream.New("grows").Disorder(time.Hour)
+	first := app.Stream(a).Join(app.Stream(b), window.Within(ms), pair).As("first")
+	first.GroupBy(func(v string) string { return v }).Count().As("count").To(counts)
+	first.Join(app.Stream(c), window.Within(ms), pair).As("second").To(all)
+	d := streamtest.New(t, app)
+	for _, in := range []topic.Topic[string, string]{a, b, c} {
+		d.Input(in).SendAt(at(5), "k", in.Name())
+	}
+	require.Equal(t, []string{"k: a, b, c 5"}, lines(d.Output(all).Records()))
+	n, _ := d.Output(counts).Latest("a, b")
+	require.EqualValues(t, 1, n)
+	tasks := map[string]int{}
+	for _, task := range d.Status().Tasks {
+		tasks[task.Stage]++
+	}
+	require.Equal(t, map[string]int{"join-first": 3, "count-by": 3}, tasks)
+}
+
 // joinEvent is a record of a join as the evaluator sees it.
 type joinEvent struct {
 	right      bool

@@ -49,9 +49,30 @@ func (app *Topology) stages() []*stage {
 	for {
 		all := app.cut()
 		if !breakCycle(all) {
-			return all
+			return inOrder(all)
 		}
 	}
+}
+
+// inOrder puts each stage behind those that feed it. Stages that feed each other, a fault that
+// Validate reports, come last.
+func inOrder(stages []*stage) (sorted []*stage) {
+	for len(stages) > 0 {
+		n := slices.IndexFunc(stages, func(st *stage) bool {
+			return !slices.ContainsFunc(stages, func(other *stage) bool { return other != st && other.feeds(st) })
+		})
+		if n < 0 {
+			return append(sorted, stages...)
+		}
+		sorted = append(sorted, stages[n])
+		stages = slices.Delete(slices.Clone(stages), n, n+1)
+	}
+	return sorted
+}
+
+// feeds tells whether the stage sends to a root of st.
+func (from *stage) feeds(st *stage) bool {
+	return slices.ContainsFunc(st.roots, func(root *step) bool { return slices.Contains(from.cuts, root) })
 }
 
 // breakCycle looks for a stage that would send to itself: one in which a stream is joined
@@ -232,7 +253,7 @@ func (r *run) size(stages []*stage) error {
 		}
 		if len(sources) == 0 {
 			for _, from := range stages {
-				if slices.ContainsFunc(st.roots, func(root *step) bool { return slices.Contains(from.cuts, root) }) {
+				if from.feeds(st) {
 					st.tasks = max(st.tasks, from.tasks)
 				}
 			}

@@ -11,8 +11,7 @@ import (
 // has the time of the record.
 //
 // Of the records that both sides have to offer the one with the lower event time is read
-// first, at the same time that of the table: a replay finds what was there. With
-// History the row is the one that was valid at the event time of the record. Where
+// first, at the same time that of the table: a replay finds what was there. Where
 // the table has nothing to read, the stream does not wait for it.
 //
 // A record without a key is skipped and counted, as is one without a value. The stream is
