@@ -91,7 +91,6 @@ func TestWindowFaults(t *testing.T) {
 		emit window.Emit
 		want string
 	}{
-		{window.Sliding(time.Minute), window.OnClose, "an aggregation cannot be in windows that are sliding 1m0s yet"},
 		{window.Tumbling(time.Minute).ProcessingTime(), window.OnClose, "an aggregation cannot be in windows that are tumbling 1m0s in processing time yet"},
 		{window.Days(1, time.Local), window.OnClose, "time.Local is another zone on another machine"},
 		{window.Tumbling(time.Minute), window.Every(time.Second), "an aggregation cannot emit every 1s yet"},

@@ -102,6 +102,9 @@ func (c Cogrouped[K, A]) Aggregate() Table[K, A] {
 // AggregateWindow gives the aggregate of each key and window; see Windowed.
 func (c Cogrouped[K, A]) AggregateWindow[WK window.KeyOf[K]](spec window.Spec) Table[WK, A] {
 	g := c.join()
+	if spec.IsSliding() {
+		g.step.fault("sliding windows keep the records themselves, which several streams cannot: take windows of another kind")
+	}
 	w := Grouped[K, addition[A]]{g: g}.Window(spec).Emit(c.emit)
 	return Table[WK, A]{aggregateWindows[K, addition[A], WK, A](w, g.step, addTo[A])}
 }

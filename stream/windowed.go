@@ -12,7 +12,11 @@ import (
 // Windowed is a grouped stream in windows of event time, in front of an aggregation.
 //
 // A window of the clock or the calendar is [Start, End) and closes when the watermark
-// reaches its end plus grace.
+// reaches its end plus grace. A sliding window includes its end, and closes when the
+// watermark is past that plus grace; its aggregate is folded from its records when it
+// is emitted, in the order of their times, so a function that fails there ends the
+// job whatever the error policy, and with OnUpdate each record is folded into each
+// of its windows again and again.
 // A record none of whose windows is open is late: it goes to Late and changes
 // nothing else, and is counted where nothing reads Late. A result has the highest
 // event time of the records in it; results of one close come ordered by window end,
@@ -110,6 +114,9 @@ type windowing[K, V, WK, A any] struct {
 }
 
 func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *step, f fold[A, V]) *tableNode[WK, A] {
+	if w.spec.IsSliding() {
+		return aggregateSliding[K, V, WK, A](w, s, f)
+	}
 	n := newTable[WK, A](s)
 	guards[K, V](s)
 	// Results are emitted when they are made, and are not kept once their window has closed.
