@@ -149,10 +149,13 @@ func TestRandomDeduplication(t *testing.T) {
 		in, out, late := topic.New[string, string]("in"), topic.New[string, string]("out"), topic.New[string, string]("late")
 		disorder, within := int64(rng.IntN(40)), int64(rng.IntN(20))
 		app := stream.New("random").Disorder(time.Duration(disorder) * ms)
-		g := app.Stream(in).GroupByKey()
+		group := stream.Stream[string, string].GroupByKey
 		if rng.IntN(2) == 0 { // in another task
-			g = app.Stream(in).GroupByKV(func(k, _ string) string { return k })
+			group = func(s stream.Stream[string, string]) stream.Grouped[string, string] {
+				return s.GroupByKV(func(k, _ string) string { return k })
+			}
 		}
+		g := group(app.Stream(in))
 		unique := g.Deduplicate(time.Duration(within) * ms)
 		unique.To(out)
 		g.LateFor(unique).To(late)
