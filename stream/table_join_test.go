@@ -235,14 +235,13 @@ func TestC12PartitionCounts(t *testing.T) {
 func TestTableJoinFaults(t *testing.T) {
 	app := stream.New("faults")
 	in := topic.New[string, int]("in")
-	table := app.Table(in)
 	add := func(a int, b int64) int64 { return int64(a) + b }
 	windows := app.Stream(in).GroupByKey().Window(window.Tumbling(time.Second)).Count()
 	windows.Join(windows, func(a, b int64) int64 { return a + b })
 	require.ErrorContains(t, app.Validate(), "rows are gone when their window has closed")
 
 	app = stream.New("itself")
-	table = app.Table(in)
+	table := app.Table(in)
 	counts := table.GroupByKV(func(k string, _ int) string { return k }).Count()
 	table.Join(counts, add)
 	require.ErrorContains(t, app.Validate(), "with what a shuffle makes of the same table")
