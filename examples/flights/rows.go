@@ -3,16 +3,14 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
-	_ "embed" // the data travels in the program
 	"encoding/csv"
 	"fmt"
 	"io"
 	"strconv"
 	"time"
-)
 
-//go:embed data/flights.csv.gz
-var flightsFile []byte
+	"github.com/thalweg/thalweg/examples/flights/data"
+)
 
 // Flight is one row of the file. All its times are Houston's, read as UTC.
 type Flight struct {
@@ -42,7 +40,7 @@ const clock = "2006-01-02 15:04"
 // readFlights returns the rows of the file in its order.
 func readFlights() ([]Flight, error) {
 	var flights []Flight
-	err := readCSV(flightsFile, func(row map[string]string) error {
+	err := readCSV(data.Flights, func(row map[string]string) error {
 		f := Flight{
 			Carrier: row["carrier"], Number: row["flight"], Tail: row["tail"],
 			Origin: row["origin"], Destination: row["dest"],
