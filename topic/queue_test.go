@@ -471,7 +471,7 @@ func TestQueuesClose(t *testing.T) {
 }
 
 // Partitions that were added to the topic are served from their beginning when the
-// queue is opened the next time.
+// queue is opened the next time, too.
 func TestQueueOfAGrownTopic(t *testing.T) {
 	n, qs := openQueues(t, nil, topic.QueuesOptions{})
 	appendJobs(t, n, "a")
