@@ -156,6 +156,7 @@ func TestWallTimersOfARunningJob(t *testing.T) {
 		send(t, n, in, "a")
 		require.NoError(t, job.CatchUp(t.Context()))
 		time.Sleep(4 * time.Minute)
+		synctest.Wait()
 		require.Equal(t, []time.Duration{3 * time.Minute}, fired)
 		require.NoError(t, job.Stop(t.Context()))
 		require.NoError(t, n.plane.Close())
