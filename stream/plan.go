@@ -247,8 +247,8 @@ func (r *run) size(stages []*stage) error {
 			}
 			if n != st.tasks {
 				return fmt.Errorf("stream: job %q: step %q puts topic %q with %d partitions and topic %q with %d together by key, "+
-					"and the records of a key would be in different partitions: give both the same number, or call Repartition(%d) on one",
-					r.app.name, st.name, sources[0].source.topic, st.tasks, s.source.topic, n, min(n, st.tasks))
+					"and the records of a key would be in different partitions: give both the same number, or shuffle one with KeyByKV(func(k K, _ V) K { return k })",
+					r.app.name, st.name, sources[0].source.topic, st.tasks, s.source.topic, n)
 			}
 		}
 		if len(sources) == 0 {
