@@ -17,8 +17,25 @@ func bids(events input) stream.Stream[int64, nexmark.Bid] {
 		Map(func(e nexmark.Event) nexmark.Bid { return *e.Bid })
 }
 
-func auctionOf(b nexmark.Bid) int64 { return b.Auction }
-func bidderOf(b nexmark.Bid) int64  { return b.Bidder }
+// auctions are the events that are auctions.
+func auctions(events input) stream.Stream[int64, nexmark.Auction] {
+	return events.
+		Filter(func(e nexmark.Event) bool { return e.Auction != nil }).
+		Map(func(e nexmark.Event) nexmark.Auction { return *e.Auction })
+}
+
+// persons are the events that are persons.
+func persons(events input) stream.Stream[int64, nexmark.Person] {
+	return events.
+		Filter(func(e nexmark.Event) bool { return e.Person != nil }).
+		Map(func(e nexmark.Event) nexmark.Person { return *e.Person })
+}
+
+func personID(p nexmark.Person) int64   { return p.ID }
+func auctionID(a nexmark.Auction) int64 { return a.ID }
+func sellerOf(a nexmark.Auction) int64  { return a.Seller }
+func auctionOf(b nexmark.Bid) int64     { return b.Auction }
+func bidderOf(b nexmark.Bid) int64      { return b.Bidder }
 
 // onlyBids, onlyAuctions and onlyPersons walk over events of one kind.
 func onlyBids(events []nexmark.Event) iter.Seq[nexmark.Bid] {

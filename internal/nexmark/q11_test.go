@@ -2,18 +2,39 @@ package nexmark_test
 
 import (
 	"slices"
+	"testing"
+	"time"
 
+	"github.com/thalweg/thalweg"
 	"github.com/thalweg/thalweg/internal/nexmark"
+	"github.com/thalweg/thalweg/topic"
+	"github.com/thalweg/thalweg/window"
 )
 
 // visit is a session of a bidder: how many bids, and from when to when, with ten
 // seconds after the last.
 type visit struct{ Bidder, Bids, Start, End int64 }
 
+var visits = topic.New[window.Key[int64], int64]("q11-visits").Partitions(2)
+
 // Query 11 counts the bids in each session of a bidder, which ends with a silence of
 // more than ten seconds.
 var q11 = query[visit]{
 	name: "q11",
+	pipeline: func(events input) {
+		events.Via(bids).
+			GroupBy(bidderOf).
+			Session(window.Gap(10 * time.Second)).
+			Count().
+			As("q11-visits").
+			To(visits)
+	},
+	rows: func(t *testing.T, n *thalweg.Node) (all []visit) {
+		for w, bids := range records(t, n, visits) {
+			all = append(all, visit{w.Key, bids, w.Start.UnixMilli(), w.End.UnixMilli() + tenSeconds})
+		}
+		return all
+	},
 	answer: func(events []nexmark.Event) (all []visit) {
 		times := map[int64][]int64{}
 		for b := range onlyBids(events) {

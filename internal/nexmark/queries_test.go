@@ -28,7 +28,7 @@ import (
 const million = 1_000_000
 
 var (
-	howMany = flag.Int64("events", 0, "events that the queries run over; 0 is 1,000,000, or 20,000 with -short")
+	howMany = flag.Int64("events", 0, "events that the queries run over, 1,000,000 for instance; 0 is 60,000, or 12,000 with -short")
 	kills   = flag.Int("kills", 5, "how often the job of all queries is killed")
 )
 
@@ -94,11 +94,11 @@ func (q query[R]) define(t *testing.T, events []nexmark.Event) (check func(t *te
 		}
 		require.Equal(t, q.million, figures)
 	}
-	sum := sumOf(want)
+	rows, sum := len(want), sumOf(want) // and not the answers themselves, which are large together
 	return func(t *testing.T, n *thalweg.Node) {
 		got := q.rows(t, n)
-		if len(got) != len(want) || sumOf(got) != sum {
-			t.Errorf("%d rows instead of %d: %s", len(got), len(want), difference(want, got))
+		if len(got) != rows || sumOf(got) != sum {
+			t.Errorf("%d rows instead of %d: %s", len(got), rows, difference(q.answer(events), got))
 		}
 	}
 }
@@ -139,12 +139,15 @@ type answered struct {
 	check func(t *testing.T, n *thalweg.Node)
 }
 
+// outOfOrder is the size of the groups within which events are mixed.
+const outOfOrder = 1000
+
 // topology is a job of queries, which ends at the end of the events. None of them
 // drops a late event, however long a partition is not read.
-func topology(queries []answered) *stream.Topology {
+func topology(queries []answered, disorder time.Duration) *stream.Topology {
 	app := stream.New("nexmark").
 		Checkpoint(checkpoint.Every(50 * time.Millisecond)).
-		Disorder(100 * time.Millisecond). // a group of 1000 events
+		Disorder(disorder).
 		IdleAfter(-1).
 		StopAt(topic.End())
 	in := app.Stream(events)
@@ -154,22 +157,43 @@ func topology(queries []answered) *stream.Topology {
 	return app
 }
 
+// The definitions of all answers give the known figures for 1,000,000 events.
+func TestDefinitions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("half a minute on a busy machine")
+	}
+	events := collect(nexmark.Options{}, million)
+	for _, q := range queries {
+		t.Run(q.String(), func(t *testing.T) { q.define(t, events) })
+	}
+}
+
+// collect makes the first n events.
+func collect(o nexmark.Options, n int64) []nexmark.Event {
+	all := make([]nexmark.Event, 0, n)
+	for _, e := range nexmark.New(o).Events(0, n) {
+		all = append(all, e)
+	}
+	return all
+}
+
 // The answers of all queries are those of their definitions, over events in order and
-// out of order, and when the process is killed on the way; and the definitions have
-// the known figures for 1,000,000 events.
+// out of order, and when the process is killed on the way.
 func TestQueries(t *testing.T) {
 	n := *howMany
 	switch {
 	case n > 0:
 	case testing.Short():
-		n = 20_000
+		n = 12_000
 	default:
-		n = million
+		n = 60_000
 	}
-	sorted := make([]nexmark.Event, 0, n)
-	for _, e := range nexmark.New(nexmark.Options{}).Events(0, n) {
-		sorted = append(sorted, e)
+	// Fewer events come more slowly, so that windows close on the way.
+	o := nexmark.Options{EventsPerSecond: min(max(n/25, 400), 10_000)}
+	job := func(which []answered) *stream.Topology {
+		return topology(which, time.Duration(outOfOrder*1000/o.EventsPerSecond+1)*time.Millisecond)
 	}
+	sorted := collect(o, n)
 	var running []answered
 	for _, q := range queries {
 		require.True(t, t.Run(q.String()+" by definition", func(t *testing.T) {
@@ -178,18 +202,18 @@ func TestQueries(t *testing.T) {
 			}
 		}))
 	}
-	sorted = nil
 
 	t.Run("in order", func(t *testing.T) {
-		fs := filled(t, nexmark.Options{}, n)
-		require.NoError(t, runJob(fs, running))
+		fs := filled(t, o, n)
+		require.NoError(t, runJob(fs, job(running)))
 		checkAll(t, fs, running)
 	})
-	outOfOrder := filled(t, nexmark.Options{OutOfOrder: 1000}, n)
+	o.OutOfOrder = outOfOrder
+	mixed := filled(t, o, n)
 	var operations int64
 	require.True(t, t.Run("out of order", func(t *testing.T) {
-		fs := outOfOrder.Kill()
-		require.NoError(t, runJob(fs, running))
+		fs := mixed.Kill()
+		require.NoError(t, runJob(fs, job(running)))
 		operations = fs.Ops()
 		checkAll(t, fs, running)
 	}))
@@ -197,19 +221,25 @@ func TestQueries(t *testing.T) {
 		seed := uint64(time.Now().UnixNano())
 		t.Logf("seed %d, %d file operations", seed, operations)
 		rng := rand.New(rand.NewPCG(seed, 0))
-		fs := outOfOrder
+		fs := mixed.Kill()
 		killed := 0
 		for range *kills {
-			fs.StopAt(fs.Ops() + 1 + rng.Int64N(2*operations/int64(*kills)))
-			if err := runJob(fs, running); err == nil {
+			fs.StopAt(1 + rng.Int64N(max(1, 2*operations/int64(*kills))))
+			err := runJob(fs, job(running))
+			if err == nil && killed > 0 {
 				break
 			}
+			if err == nil { // a faster run than the one whose operations were counted
+				fs, operations = mixed.Kill(), operations/2
+				continue
+			}
+			require.ErrorIs(t, err, vfs.ErrStopped)
 			killed++
 			fs = fs.Kill()
 		}
 		t.Logf("killed %d times", killed)
 		require.Positive(t, killed)
-		require.NoError(t, runJob(fs, running))
+		require.NoError(t, runJob(fs, job(running)))
 		checkAll(t, fs, running)
 	})
 }
@@ -235,13 +265,13 @@ func filled(t *testing.T, o nexmark.Options, n int64) *vfs.Mem {
 	return fs
 }
 
-// runJob runs the queries to the end of the events, or until the file system stops.
-func runJob(fs *vfs.Mem, queries []answered) error {
+// runJob runs the job to the end of the events, or until the file system stops.
+func runJob(fs *vfs.Mem, app *stream.Topology) error {
 	node, err := open(fs)
 	if err != nil {
 		return err
 	}
-	return errors.Join(node.Run(context.Background(), topology(queries)), node.Close())
+	return errors.Join(node.Run(context.Background(), app), node.Close())
 }
 
 func checkAll(t *testing.T, fs *vfs.Mem, queries []answered) {
