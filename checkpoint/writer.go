@@ -72,6 +72,9 @@ func (w *Writer) write(n int64, b *log.BatchBuilder) (end log.Position, err erro
 	return at.End, nil, false
 }
 
+// MaxBatchBytes is the size of the largest encoded batch that Write takes.
+func (w *Writer) MaxBatchBytes() int { return w.part.MaxBatchBytes() }
+
 // written tells how far the writer got in checkpoint n. A Write that began before has
 // finished when it returns.
 func (w *Writer) written(n int64) (end log.Position, wrote bool) {

@@ -3,6 +3,7 @@ package stream_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,4 +54,36 @@ func TestStateBeyondTheBudgetForcesCheckpoints(t *testing.T) {
 		require.EqualValues(t, rounds, count, k)
 	}
 	require.NoError(t, n.plane.Close())
+}
+
+// What a job writes, results and changes of state, goes into batches that the log takes,
+// however small those are.
+func TestSmallBatchesOfTheLog(t *testing.T) {
+	o := checkpoint.PlaneOptions{FS: vfs.NewMem()}
+	o.Log.MaxBatchBytes = 1 << 10
+	plane, err := checkpoint.Open("node", o)
+	require.NoError(t, err)
+	n := testNode{plane}
+	in, out := topic.New[string, string]("in"), topic.New[string, string]("out")
+	app := stream.New("small").Checkpoint(checkpoint.Every(time.Hour)) // all of it goes into one checkpoint
+	app.Stream(in).GroupByKey().Reduce(func(a, b string) string { return a + b }).As("all").To(out)
+	p, err := topic.NewProducer(t.Context(), n, in, topic.ProducerOptions{BatchBytes: 1 << 10})
+	require.NoError(t, err)
+	want := map[string]string{}
+	for i := range 300 {
+		key, value := fmt.Sprint("k", i%100), strings.Repeat("x", 10+i%250)
+		want[key] += value
+		require.NoError(t, p.Queue(t.Context(), key, value))
+	}
+	require.NoError(t, p.Close())
+	job := n.start(t, app)
+	require.NoError(t, job.CatchUp(t.Context()))
+	got := map[string]string{}
+	for r, err := range topic.ReadToEnd(t.Context(), n, out, topic.Start()) {
+		require.NoError(t, err)
+		got[r.Key] = r.Value
+	}
+	require.Equal(t, want, got)
+	require.NoError(t, job.Stop(t.Context()))
+	require.NoError(t, plane.Close())
 }

@@ -61,17 +61,38 @@ func (o *Output) Partitions() int { return len(o.parts) }
 // Append adds a record to partition p. Key and value are copied; nil is absent.
 func (o *Output) Append(p int, timeMs int64, key, value []byte, headers []topic.Header) {
 	part := &o.parts[p]
-	before := part.batch.Size()
+	largest := part.writer.MaxBatchBytes()
+	if !fits(part.batch, largest, timeMs, key, value, headers) {
+		o.seal(part)
+	}
+	before := 0
+	if part.batch.Len() > 0 {
+		before = part.batch.Size()
+	}
 	part.batch.Add(timeMs, key, value, headers)
 	size := part.batch.Size()
 	o.bytes += int64(size - before)
 	o.t.counters.Emitted++
-	if size < outputBytes {
-		return
+	if size >= min(outputBytes, largest) {
+		o.seal(part)
 	}
+}
+
+// seal makes the batch of a partition a full one, to be written when the generation is open.
+func (o *Output) seal(part *outputPartition) {
 	part.full = append(part.full, part.batch)
 	part.batch = new(topic.BatchBuilder)
 	o.writeFull()
+}
+
+// fits tells whether a batch with one more record is no larger than the log takes it. One
+// record alone goes into a batch in any case: the log refuses what is too large.
+func fits(b *topic.BatchBuilder, largest int, timeMs int64, key, value []byte, headers []topic.Header) bool {
+	const most = 64 // bytes of a record besides key, value and headers
+	if b.Len() == 0 || len(headers) == 0 && b.Size()+len(key)+len(value)+most <= largest {
+		return true
+	}
+	return b.SizeWith(timeMs, key, value, headers) <= int64(largest)
 }
 
 // Spread picks the partition for a record without a key: the same one for as long

@@ -64,8 +64,14 @@ func (t *Task) AddStore(step int, s *state.Store, db state.DB, tp topic.TopicPar
 func (s *store) barrier(n int64) error {
 	s.wrote = false
 	err := s.table.Barrier(n, func(key, value []byte) error {
+		largest := s.writer.MaxBatchBytes()
+		if !fits(&s.batch, largest, 0, key, value, nil) {
+			if err := s.write(n); err != nil {
+				return err
+			}
+		}
 		s.batch.Add(0, key, value, nil)
-		if s.batch.Size() < changelogBytes {
+		if s.batch.Size() < min(changelogBytes, largest) {
 			return nil
 		}
 		return s.write(n)
