@@ -21,6 +21,9 @@ import (
 type visit struct{ Rows, A, B, C int64 }
 
 func (v visit) merge(w visit) visit {
+	if v.Rows == 0 {
+		return w // C of nothing is not 0
+	}
 	return visit{v.Rows + w.Rows, v.A + w.A, v.B + w.B, max(v.C, w.C)}
 }
 
