@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"reflect"
 	"time"
 
@@ -106,7 +105,7 @@ func (d *deduplicating[K, V]) push(m *engine.Meta, hash uint64, key []byte, v *V
 	}
 	// The piles that reach from one end of the span to the other are two at most.
 	from, to := d.spec.Rights(m.Time)
-	for start := floorTo(from, d.pileMs); start <= to; start += d.pileMs {
+	for start := range pilesIn(from, to, d.pileMs) {
 		f, ok, err := d.table.Get(start, hash, key)
 		if err != nil {
 			d.t.Fail(d.step, err)
@@ -116,11 +115,8 @@ func (d *deduplicating[K, V]) push(m *engine.Meta, hash uint64, key []byte, v *V
 			d.t.Counters().Duplicates++
 			return
 		}
-		if start > math.MaxInt64-d.pileMs {
-			break
-		}
 	}
-	f, _, err := d.table.Update(floorTo(m.Time, d.pileMs), hash, key)
+	f, _, err := d.table.Update(pileOf(m.Time, d.pileMs), hash, key)
 	if err != nil {
 		d.t.Fail(d.step, err)
 		return
@@ -147,7 +143,7 @@ func (d *deduplicating[K, V]) advance(w int64) {
 		if !ok {
 			return
 		}
-		_, last := d.spec.Rights(start + d.pileMs - 1)
+		_, last := d.spec.Rights(plus(start, d.pileMs-1))
 		if !d.spec.LeftClosed(last, w) {
 			return
 		}

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/stream/internal/engine"
@@ -95,7 +94,7 @@ func (j *joining[K, V, V2, R]) arrive[A, B any](own *matching[K, A], other *matc
 	}
 	matched := false
 	from, to := own.matches(m.Time)
-	for start := floorTo(from, other.pileMs); start <= to; start += other.pileMs {
+	for start := range pilesIn(from, to, other.pileMs) {
 		p, ok, err := other.table.Get(start, hash, key)
 		if err != nil {
 			j.t.Fail(j.step, err)
@@ -127,16 +126,13 @@ func (j *joining[K, V, V2, R]) arrive[A, B any](own *matching[K, A], other *matc
 				}
 			}
 		}
-		if start > math.MaxInt64-other.pileMs {
-			break
-		}
 	}
 	j.store(own, tag, m.Time, hash, key, piled[A]{m.Time, matched, *a})
 }
 
 // store keeps a row, and sees to it that one without a match comes out when it closes.
 func (j *joining[K, V, V2, R]) store[A any](own *matching[K, A], tag uint8, t int64, hash uint64, key []byte, r piled[A]) {
-	p, _, err := own.table.Update(floorTo(t, own.pileMs), hash, key)
+	p, _, err := own.table.Update(pileOf(t, own.pileMs), hash, key)
 	if err == nil {
 		p.add(r)
 		if own.keep && !r.matched {
@@ -219,7 +215,7 @@ func (j *joining[K, V, V2, R]) advance(w int64) {
 // unmatched calls f for the rows of a key that close at a watermark without a match.
 func (m *matching[K, V]) unmatched(at int64, key []byte, f func(t int64, v *V) error) error {
 	t := at - m.closesAt(0)
-	p, ok, err := m.table.Get(floorTo(t, m.pileMs), state.Hash(key), key)
+	p, ok, err := m.table.Get(pileOf(t, m.pileMs), state.Hash(key), key)
 	if err != nil || !ok {
 		return err
 	}
@@ -237,20 +233,11 @@ func (m *matching[K, V]) unmatched(at int64, key []byte, f func(t int64, v *V) e
 func (m *matching[K, V]) drop(w int64) error {
 	for {
 		start, ok := m.table.Oldest()
-		if !ok || w < m.closesAt(start+m.pileMs-1) {
+		if !ok || w < m.closesAt(plus(start, m.pileMs-1)) {
 			return nil
 		}
 		if err := m.table.CloseWindow(start, func([]byte, *pile[V]) error { return nil }); err != nil {
 			return err
 		}
 	}
-}
-
-// floorTo is the multiple of size that is t or the next below.
-func floorTo(t, size int64) int64 {
-	into := t % size
-	if into < 0 {
-		into += size
-	}
-	return t - into
 }

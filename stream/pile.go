@@ -3,6 +3,8 @@ package stream
 import (
 	"encoding/binary"
 	"errors"
+	"iter"
+	"math"
 	"slices"
 
 	"github.com/thalweg/thalweg/topic/codec"
@@ -26,6 +28,28 @@ func (p *pile[V]) add(r piled[V]) {
 		i--
 	}
 	p.rows = slices.Insert(p.rows, i, r)
+}
+
+// pileOf is the start of the pile that holds t, where piles begin at the multiples of size. The
+// first of all begins with time.
+func pileOf(t, size int64) int64 {
+	into := t % size
+	if into < 0 {
+		into += size
+	}
+	if t < math.MinInt64+into {
+		return math.MinInt64
+	}
+	return t - into
+}
+
+// pilesIn are the starts of the piles that hold the times in [from, to].
+func pilesIn(from, to, size int64) iter.Seq[int64] {
+	return func(yield func(start int64) bool) {
+		for start := pileOf(from, size); start <= to && yield(start) && start <= math.MaxInt64-size; {
+			start = pileOf(start+size, size)
+		}
+	}
 }
 
 // pileCodec is the encoding of a pile in stores and changelogs. For each row:

@@ -45,7 +45,7 @@ type sliding[K, V, A any] struct {
 // aggregateSliding is aggregateWindows where the windows slide.
 func aggregateSliding[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *step, f fold[A, V]) *tableNode[WK, A] {
 	n := newTable[WK, A](s)
-	n.each, n.kept = true, false
+	n.each, n.kept, n.settled = true, false, true
 	n.closing = func(k WK) int64 { return window.Key[K](k).Start.UnixMilli() }
 	s.changeKey = true
 	pileMs := w.spec.SizeMs() + 1
@@ -91,7 +91,7 @@ func (a *sliding[K, V, A]) push(m *engine.Meta, hash uint64, key []byte, v *V) {
 	value, err := a.values.clone(v) // it may be one that an operator above goes on to change
 	if err == nil {
 		var p *pile[V]
-		if p, _, err = a.piles.Update(a.pileOf(t), hash, key); err == nil {
+		if p, _, err = a.piles.Update(pileOf(t, a.pileMs), hash, key); err == nil {
 			p.add(piled[V]{time: t, value: value})
 		}
 	}
@@ -218,7 +218,7 @@ func (a *sliding[K, V, A]) folded(result *A, from, to, without int) {
 // gather makes rows those of a key with times in [from, to].
 func (a *sliding[K, V, A]) gather(from, to int64, hash uint64, key []byte) error {
 	a.rows = a.rows[:0]
-	for start := a.pileOf(from); start <= to; start = a.pileOf(start + a.pileMs) {
+	for start := range pilesIn(from, to, a.pileMs) {
 		p, ok, err := a.piles.Get(start, hash, key)
 		if err != nil {
 			return err
@@ -228,19 +228,8 @@ func (a *sliding[K, V, A]) gather(from, to int64, hash uint64, key []byte) error
 				a.rows = append(a.rows, r)
 			}
 		}
-		if start > math.MaxInt64-a.pileMs {
-			break
-		}
 	}
 	return nil
-}
-
-// pileOf is the start of the pile that holds t.
-func (a *sliding[K, V, A]) pileOf(t int64) int64 {
-	if t < math.MinInt64+a.pileMs {
-		return math.MinInt64
-	}
-	return floorTo(t, a.pileMs)
 }
 
 // advance emits the windows that watermark w closes, and forgets the records that no open
