@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -48,7 +49,7 @@ type file struct {
 }
 
 func open[K, V any](o Options[K, V], p stream.SinkPartition) *sink[K, V] {
-	return &sink[K, V]{o: o, dir: path.Join(o.Dir, unfinished, fmt.Sprintf("%s-%s-%d", p.Job, p.Name, p.Partition)), open: map[string]*file{}}
+	return &sink[K, V]{o: o, dir: path.Join(o.Dir, unfinished, p.Job, p.Name, strconv.Itoa(p.Partition)), open: map[string]*file{}}
 }
 
 // Write implements stream.Sink.
