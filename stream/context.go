@@ -227,7 +227,8 @@ func (c *Context[K, S, R]) Forget() {
 	}
 }
 
-// Emit gives a result, with the key of the call.
+// Emit gives a result, with the key of the call. Maps, slices and pointers in it must not be those of
+// State or of a store: what is behind may still read them when a later call changes them.
 func (c *Context[K, S, R]) Emit(r R) {
 	if c.err != nil {
 		return

@@ -32,13 +32,15 @@
 //   - A record without a key is skipped and counted by GroupByKey.
 //   - Functions get values, and own what they get, except that a slice, map or
 //     pointer inside may be shared with other branches of the stream: do not change it.
+//     An aggregate may be changed in place by the function that makes it: what streams
+//     behind it keep, or hand to other tasks, are copies.
 //
 // # Errors
 //
 // A function that returns an error or panics ends the job with a Failure, unless OnError
 // of the topology or of the step says otherwise: Retry, Skip or DeadLetter. Records a
-// source cannot decode are treated alike. Failures of To, Peek, EventTime and of functions
-// that change the rows of grouped tables always end the job.
+// source cannot decode are treated alike. Failures of To, Peek, EventTime, of joins, of sliding
+// windows and of the functions of tables always end the job.
 //
 // # Time
 //

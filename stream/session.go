@@ -127,7 +127,7 @@ func aggregateSessions[K, V any, WK window.KeyOf[K], A any](w SessionWindowed[K,
 	n := newTable[WK, A](s)
 	guards[K, V](s)
 	// Results are emitted when they are made, and are not kept once their session has closed.
-	n.each, n.kept = true, false
+	n.each, n.kept, n.settled = true, false, w.emit != window.OnUpdate
 	n.closing = func(k WK) int64 { return window.Key[K](k).End.UnixMilli() }
 	s.changeKey = true
 	if w.late.teller == nil {

@@ -51,7 +51,7 @@ func joinTables[K, V, V2, R any](t Table[K, V], other Table[K, V2], kind string,
 	meet(s, t.n)
 	meet(s, other.n)
 	n := newTable[K, R](s)
-	n.each = t.n.each && other.n.each
+	n.each, n.settled = t.n.each && other.n.each, t.n.settled && other.n.settled
 	exists := func(left, right bool) bool {
 		return (left || right) && (left || !need[0]) && (right || !need[1])
 	}

@@ -2,6 +2,8 @@ package stream
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 
 	"github.com/thalweg/thalweg/stream/internal/engine"
 	"github.com/thalweg/thalweg/topic/codec"
@@ -19,8 +21,9 @@ type tableNode[K, V any] struct {
 	readers    []rowReader[K, V]
 	key        codec.Codec[K] // identity of a key is its encoding
 
-	each bool // the edge passes on each change at once
-	kept bool // rows can be looked up: windows that have closed cannot
+	each    bool // the edge passes on each change at once
+	kept    bool // rows can be looked up: windows that have closed cannot
+	settled bool // a row that was passed on is not changed in place any more
 
 	keeps *keeping // set for a table with a store of rows of its own
 
@@ -37,7 +40,53 @@ func newTable[K, V any](s *step) *tableNode[K, V] {
 	if n.key, err = s.app.codecs.Inner[K](); err != nil {
 		s.fault(fmt.Sprintf("no codec for the key: %v", err))
 	}
+	s.check = func() string {
+		if _, err := s.app.codecs.Inner[V](); err != nil && n.mustCopy() {
+			return fmt.Sprintf("rows are copied before they go into a group, since they share memory with the state, and there is no codec for that: %v", err)
+		}
+		return ""
+	}
 	return n
+}
+
+// mustCopy tells whether streams behind the table get copies of its rows: where a row is
+// changed in place later, with maps or slices in it, and something behind keeps what it
+// gets, or another task reads it.
+func (n *tableNode[K, V]) mustCopy() bool {
+	return !n.settled && shares(reflect.TypeFor[V]()) && isGrouped(n.step)
+}
+
+// isGrouped tells whether what streams behind s get comes to a grouping.
+func isGrouped(s *step) bool {
+	return slices.ContainsFunc(s.outputs, func(out *step) bool {
+		return !out.table && (out.group != nil || isGrouped(out))
+	})
+}
+
+// copying is down, for copies of rows where they are needed.
+func (n *tableNode[K, V]) copying(o *opening, down port[K, V]) port[K, V] {
+	if !n.mustCopy() {
+		return down
+	}
+	value, err := n.step.app.codecs.Inner[V]()
+	if err != nil {
+		o.fail(err) // Validate has said so
+		return down
+	}
+	push, values := down.Push, newCloner(value)
+	var row V // scratch: it escapes to what follows
+	down.Push = func(m *engine.Meta, k K, v *V) {
+		if m.Deleted {
+			push(m, k, v)
+			return
+		}
+		if row, err = values.clone(v); err != nil {
+			o.task.Fail(n.step.id, fmt.Errorf("copy a row: %w", err))
+			return
+		}
+		push(m, k, &row)
+	}
+	return down
 }
 
 // rowReader is a table operator behind a table.
@@ -164,7 +213,7 @@ func (n *tableNode[K, V]) openTable(o *opening) *tableOut[K, V] {
 		time = append(time, port[K, V]{Watermark: p.Watermark, Idle: p.Idle})
 	}
 	if len(n.downs) > 0 {
-		out.stream = n.node.open(o)
+		out.stream = n.copying(o, n.node.open(o))
 		out.edge = openEdge(o, n, out.stream)
 		time = append(time, out.stream)
 	}

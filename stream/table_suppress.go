@@ -74,7 +74,7 @@ func (t Table[K, V]) Suppress(d time.Duration) Table[K, V] { return t.SuppressBy
 func (t Table[K, V]) SuppressBy(by Suppression) Table[K, V] {
 	s := t.derive("suppress", false)
 	n := newTable[K, V](s)
-	n.each, n.kept, n.closing = true, t.n.kept, t.n.closing
+	n.each, n.kept, n.settled, n.closing = true, t.n.kept, t.n.settled, t.n.closing
 	if by.problems != nil {
 		s.fault(by.problems.Error())
 	}

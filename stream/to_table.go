@@ -30,6 +30,7 @@ func toTable[K, V any](s Stream[K, V], kind string) Table[K, V] {
 	g.deletes = true
 	st := g.behind(kind, true)
 	n := newTable[K, V](st)
+	n.settled = true // a row takes the place of the one before
 	n.keeps = new(keeping)
 	store, cells := st.keep(""), cellsOf[K, V](st, nil)
 	g.downs = append(g.downs, func(o *opening) engine.KeyedPort[V] {

@@ -120,7 +120,7 @@ func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 	n := newTable[WK, A](s)
 	guards[K, V](s)
 	// Results are emitted when they are made, and are not kept once their window has closed.
-	n.each, n.kept = true, false
+	n.each, n.kept, n.settled = true, false, w.emit != window.OnUpdate
 	n.closing = func(k WK) int64 { return window.Key[K](k).Start.UnixMilli() }
 	s.changeKey = true
 	kept, cells := s.keep(""), cellsOf[K, A](s, &w.spec)
