@@ -413,3 +413,22 @@ func sessionsByDefinition(t *testing.T, rng *rand.Rand) {
 	}
 	require.Equal(t, m.late, gone)
 }
+
+// The longest gap so far holds the watermark behind sessions back after a restart too: what
+// closes then is in time for the windows behind it.
+func TestSessionByIsInTimeAfterRestart(t *testing.T) {
+	in, out := topic.New[string, int]("in"), topic.New[window.Key[string], int64]("out")
+	app := stream.New("gaps").IdleAfter(-1)
+	gap := func(v int) time.Duration { return time.Duration(v) * ms }
+	app.Stream(in).GroupByKey().SessionBy(window.GapBy(gap)).Count().As("sessions").ToStream().
+		GroupByKV(func(k window.Key[string], _ int64) string { return k.Key }).
+		Window(window.Tumbling(10 * ms)).Count().As("windows").To(out)
+	d := streamtest.New(t, app)
+	d.Input(in).SendAt(at(3), "a", 1000)
+	d.Input(in).SendAt(at(500), "b", 1)
+	d.Checkpoint()
+	d.Crash()
+	d.Input(in).SendAt(at(2000), "c", 1)
+	d.Watermark(at(5000))
+	require.Equal(t, []string{"a [0,10)=1 @3", "b [500,510)=1 @500", "c [2000,2010)=1 @2000"}, counts(d.Output(out).Records()))
+}

@@ -28,14 +28,14 @@ func (t *Task) saveClocks(b []byte) []byte {
 	return b
 }
 
-// restoreClocks sets the clocks found in b; a clock without saved state starts anew. All
-// are set before the first one tells what it is to those behind it.
+// restoreClocks sets the clocks found in b; a clock without saved state starts anew. What one
+// tells the operators behind it when it resumes may depend on others, so all are set before.
 func (t *Task) restoreClocks(b []byte) error {
 	saved, err := decodeClocks(b)
 	if err != nil {
 		return err
 	}
-	var found []clock
+	var restored []clock
 	for _, c := range t.clocks {
 		state, ok := saved[c.name]
 		if !ok {
@@ -44,9 +44,9 @@ func (t *Task) restoreClocks(b []byte) error {
 		if err := c.restore(state); err != nil {
 			return err
 		}
-		found = append(found, c)
+		restored = append(restored, c)
 	}
-	for _, c := range found {
+	for _, c := range restored {
 		c.resume()
 	}
 	return nil
