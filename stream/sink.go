@@ -218,7 +218,7 @@ func declareDelivery[K, V any](s Stream[K, V], kind string) Delivery {
 }
 
 // deliveryTopic is the topic that holds what a step has to deliver.
-func (r *run) deliveryTopic(s *step) string { return "__" + r.app.name + "-" + s.name + "-sink" }
+func (r *run) deliveryTopic(s *step) string { return internalTopic(r.app.name, s.name, "sink") }
 
 // internalCodecs are those of records that wait to be delivered. They may wait while the
 // program changes, so the codecs are those of topics, which say what the fields are.

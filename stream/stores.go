@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/thalweg/thalweg/state"
@@ -46,8 +47,13 @@ func (d *storeDecl) name() string {
 const changelogTombstones = time.Minute
 
 // changelog is the topic behind a store.
-func (r *run) changelog(d *storeDecl) string {
-	return "__" + r.app.name + "-" + d.name() + "-changelog"
+func (r *run) changelog(d *storeDecl) string { return internalTopic(r.app.name, d.name(), "changelog") }
+
+// internalTopic is the name of a topic that belongs to a step of a job. Each '-' of the job's
+// name is doubled, so that the single one behind it ends that name: a step begins with a
+// letter or a digit, and no two steps of two jobs have a topic in common.
+func internalTopic(job, step, kind string) string {
+	return "__" + strings.ReplaceAll(job, "-", "--") + "-" + step + "-" + kind
 }
 
 // openStored is a store being opened for a step.
