@@ -109,6 +109,14 @@ func (c Cogrouped[K, A]) AggregateWindow[WK window.KeyOf[K]](spec window.Spec) T
 	return Table[WK, A]{aggregateWindows[K, addition[A], WK, A](w, g.step, addTo[A])}
 }
 
+// AggregateSession gives the aggregate of each key and session; see SessionWindowed.
+func (c Cogrouped[K, A]) AggregateSession[WK window.KeyOf[K]](spec window.Session, merge func(A, A) A) Table[WK, A] {
+	g := c.join()
+	requireFunc(g.step, merge == nil)
+	w := Grouped[K, addition[A]]{g: g}.Session(spec).Emit(c.emit)
+	return Table[WK, A]{aggregateSessions[K, addition[A], WK, A](w, g.step, addTo[A], merge)}
+}
+
 func addTo[A any](a *A, _ bool, record *addition[A]) { record.to(a) }
 
 // join declares the step, in which the records of all streams meet, and returns what it is

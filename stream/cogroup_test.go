@@ -40,12 +40,15 @@ func TestCogroupTakesStreamsByEventTime(t *testing.T) {
 		t.Run(fmt.Sprint(partitions), func(t *testing.T) {
 			orders, visits := topic.New[string, int64]("orders"), topic.New[string, string]("visits").Partitions(partitions)
 			out, windows := topic.New[string, profile]("out"), topic.New[window.Key[string], profile]("windows")
+			sessions := topic.New[window.Key[string], profile]("sessions")
 			app := stream.New("profiles").IdleAfter(-1)
 			both := app.Stream(orders).KeyBy(func(int64) string { return "c" }).GroupByKey().
 				Cogroup(profile.ordered).
 				With(app.Stream(visits).GroupByKey(), profile.visited)
 			both.Emit(window.OnUpdate).Aggregate().As("all").To(out)
 			both.AggregateWindow(window.Tumbling(10 * ms)).As("windowed").To(windows)
+			both.AggregateSession(window.Gap(2*ms), func(a, b profile) profile { return profile{a.Cents + b.Cents, a.Visits + b.Visits, b.Last} }).
+				As("sessions").To(sessions)
 			d := streamtest.New(t, app)
 			for _, e := range []int64{1, 12, 25} {
 				d.Input(orders).SendAt(at(e), "x", e*100)
@@ -66,6 +69,7 @@ func TestCogroupTakesStreamsByEventTime(t *testing.T) {
 			require.Equal(t, want, d.Output(out).Values())
 			require.Equal(t, []profile{{100, 1, "visit of p3"}, {1200, 3, "visit of p14"}, {2500, 0, "order of 2500"}, {3000, 1, "visit of p31"}},
 				d.Output(windows).Values())
+			require.Equal(t, d.Output(windows).Values(), d.Output(sessions).Values())
 		})
 	}
 }
