@@ -122,6 +122,13 @@ func (q *TimerQueue) Add(at int64, key []byte, tag uint8) error {
 	return nil
 }
 
+// Has tells whether a timer is set.
+func (q *TimerQueue) Has(at int64, key []byte, tag uint8) (bool, error) {
+	stateKey := q.stateKey(at, key)
+	tags, ok, err := q.t.table.Get(Hash(stateKey), stateKey)
+	return ok && *tags&(1<<tag) != 0, err
+}
+
 // Cancel removes a timer. One that is not set is no error.
 func (q *TimerQueue) Cancel(at int64, key []byte, tag uint8) error {
 	stateKey := q.stateKey(at, key)

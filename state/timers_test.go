@@ -130,6 +130,10 @@ func TestTimersAgainstSortedSlice(t *testing.T) {
 					if len(now[id]) > 0 && rng.IntN(4) > 0 {
 						x = now[id][rng.IntN(len(now[id]))]
 					}
+					_, want := slices.BinarySearchFunc(now[id], x, compareFirings)
+					has, err := timers.Queue(id).Has(x.at, []byte(x.key), x.tag)
+					require.NoError(t, err)
+					require.Equal(t, want, has)
 					require.NoError(t, timers.Queue(id).Cancel(x.at, []byte(x.key), x.tag))
 					now[id].cancel(x)
 				case op < 75:

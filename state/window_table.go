@@ -231,6 +231,18 @@ func (t *WindowTable[V]) CloseWindow(start int64, emit func(key []byte, v *V) er
 	return nil
 }
 
+// ScanWindow calls f for every key of the window, in ascending order. key is valid during
+// the call, v is the live value, which may be read only. f must not call the table. When
+// it returns an error that ends the scan, and is returned as it is.
+func (t *WindowTable[V]) ScanWindow(start int64, f func(key []byte, v *V) error) error {
+	w := t.window(start, false)
+	if w == nil || t.err != nil {
+		return t.err
+	}
+	t.order = w.overlay.sorted(t.order[:0])
+	return t.emitWindow(w, f)
+}
+
 // emitWindow merges the overlay, in t.order, with the window's keys in the store.
 func (t *WindowTable[V]) emitWindow(w *openWindow[V], emit func(key []byte, v *V) error) error {
 	rest := t.order

@@ -34,7 +34,7 @@ func accumulate[A, V any](add func(A, V) A) fold[A, V] {
 type cell[A any] struct {
 	time   int64
 	value  A
-	queued bool // to be emitted at the barrier; not stored
+	queued bool // to be emitted at the barrier, or when the clock ticks; not stored
 }
 
 // cellCodec is the encoding of a cell in stores and changelogs:

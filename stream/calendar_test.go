@@ -93,7 +93,7 @@ func TestWindowFaults(t *testing.T) {
 	}{
 		{window.Tumbling(time.Minute).ProcessingTime(), window.OnClose, "an aggregation cannot be in windows that are tumbling 1m0s in processing time yet"},
 		{window.Days(1, time.Local), window.OnClose, "time.Local is another zone on another machine"},
-		{window.Tumbling(time.Minute), window.Every(time.Second), "an aggregation cannot emit every 1s yet"},
+		{window.Sliding(time.Minute), window.Every(time.Second), "it cannot emit every 1s"},
 		{window.Tumbling(time.Minute), window.Early(0), "the period is 0s and must be positive"},
 	} {
 		app := stream.New("faults")

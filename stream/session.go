@@ -88,10 +88,12 @@ func sessions[K, V any](g Grouped[K, V], spec window.Session, fault error, at fu
 }
 
 // Emit sets when the aggregation emits: OnClose, the default, once for each session when it
-// closes; OnUpdate with every change. A session that grows changes its window: the result of
-// the old one is deleted then, and those of all sessions that have become one.
+// closes; OnUpdate with every change; for Every, Early and LateUpdates see there, and
+// HeaderResult for how their results are marked. A session that grows changes its window: with
+// its next result the one of the old window is deleted, and those of all sessions that
+// have become one.
 func (w SessionWindowed[K, V]) Emit(e window.Emit) SessionWindowed[K, V] {
-	requireEmit(w.g.step.app, e)
+	requireWindowEmit(w.g.step.app, e)
 	w.emit = e
 	return w
 }
@@ -127,7 +129,7 @@ func aggregateSessions[K, V any, WK window.KeyOf[K], A any](w SessionWindowed[K,
 	n := newTable[WK, A](s)
 	guards[K, V](s)
 	// Results are emitted when they are made, and are not kept once their session has closed.
-	n.each, n.kept, n.settled = true, false, w.emit != window.OnUpdate
+	n.each, n.kept, n.settled = true, false, w.emit == window.OnClose
 	n.closing = func(k WK) int64 { return window.Key[K](k).End.UnixMilli() }
 	s.changeKey = true
 	if w.late.teller == nil {
@@ -135,6 +137,8 @@ func aggregateSessions[K, V any, WK window.KeyOf[K], A any](w SessionWindowed[K,
 	}
 	w.g.keepValue = w.g.keepValue || w.at != nil
 	rows, timers := s.keep(""), s.keep("timers")
+	changed := keepChanged(s, w.emit)
+	s.checkToo(func() string { return checkMarked(w.emit, n.wantsOld()) })
 	value, l := layoutOf[K, A](s, w.spec.Grace(0).String()+", ")
 	codec := sessionsCodec[A]{value, l}
 	key := w.g.key
@@ -144,11 +148,14 @@ func aggregateSessions[K, V any, WK window.KeyOf[K], A any](w SessionWindowed[K,
 		out := n.openTable(o)
 		a.old, a.down = out.old && w.emit == window.OnUpdate, out.Watermark
 		own := engine.Meta{Offset: -1}
-		var made change[A]
-		a.change = func(key K, span window.Span, c change[A]) {
-			own.Time, made = span.Last, c
-			out.change(&own, WK(window.Key[K]{Key: key, Start: time.UnixMilli(span.First).UTC(), End: time.UnixMilli(span.Last).UTC()}), made)
+		headers := marksOf(w.emit)
+		a.marked = headers != nil
+		a.change = func(key K, span window.Span, c change[A], mark window.Mark) {
+			own.Time = span.Last
+			headers.mark(&own, mark)
+			out.change(&own, WK(window.Key[K]{Key: key, Start: time.UnixMilli(span.First).UTC(), End: time.UnixMilli(span.Last).UTC()}), c)
 		}
+		a.ticks = openTicks(o, s, changed, w.emit, a.ticked)
 		a.late, a.counted = w.late.open(o, s)
 		a.idle = fanOut([]port[K, V]{{Idle: out.Idle}, {Idle: a.late.Idle}}).Idle
 		a.clone = newCloner(value)

@@ -31,11 +31,14 @@ type sessioning[K, V, A any] struct {
 	table  *state.Table[openSessions[A]]
 	timers *state.TimerQueue
 	w      int64 // watermark
+	before int64 // the one before
 	// longest is the longest gap of a record so far, in ms; part of the checkpoint.
 	longest int64
 
-	change  func(key K, span window.Span, c change[A]) // pushes a change of the row of a session
-	old     bool                                       // changes must tell what rows were
+	change  func(key K, span window.Span, c change[A], mark window.Mark) // pushes a change of the row of a session
+	marked  bool                                                         // results are more than one, and marked
+	ticks   *ticks                                                       // nil where the clock on the wall has no say
+	old     bool                                                         // changes must tell what rows were
 	clone   *cloner[A]
 	down    func(w int64) // may be nil
 	idle    func()        // likewise
@@ -45,9 +48,9 @@ type sessioning[K, V, A any] struct {
 	guard *guard[K, V] // nil where a failure ends the job
 	now   joined[A]    // what becomes of the record being pushed
 
-	closing []closingSession // sessions that close at the same time
+	closing []closingSession // sessions that close or end at the same time
 	keys    []byte           // theirs
-	at      int64            // when those in closing close
+	at      int64            // when those in closing do
 	spans   []window.Span    // scratch
 }
 
@@ -61,10 +64,11 @@ type joined[A any] struct {
 	olds     []A           // likewise their aggregates, where somebody asks for them
 }
 
-// closingSession is a session that closes, of the key in sessioning.keys.
+// closingSession is a session that closes or ends, of the key in sessioning.keys.
 type closingSession struct {
 	window.Span
-	from, to int // its key
+	stays    bool // it does not close yet
+	from, to int  // its key
 }
 
 func (a *sessioning[K, V, A]) open(o *opening, rows, timers *storeDecl, cells codec.Codec[openSessions[A]]) engine.KeyedPort[V] {
@@ -212,21 +216,85 @@ func (a *sessioning[K, V, A]) settle(m *engine.Meta, hash uint64, key []byte, v 
 		return
 	}
 	made := openSession[A]{Span: j.span, value: j.value, timer: window.Unknown}
-	if j.from == j.to {
-		made.timer = a.spec.ClosesAt(j.span)
-		err = a.timers.Add(made.timer, key, 0)
-	}
 	j.was = j.was[:0]
 	for _, was := range row.open[j.from:j.to] {
 		made.timer = max(made.timer, was.timer)
+		made.changed = made.changed || was.changed
+		made.shown = append(made.shown, was.shown...)
 		j.was = append(j.was, was.Span)
 	}
-	row.open = slices.Replace(row.open, j.from, j.to, made)
-	if err != nil {
-		a.t.Fail(a.step, err)
-	} else if a.emits == window.OnUpdate {
-		a.update(key)
+	if due := a.dueAt(j.span, a.w); j.from == j.to || made.timer > due {
+		made.timer = due
+		err = a.timers.Add(due, key, 0)
 	}
+	mark, shown := a.emits.Updated(a.spec.EndsAt(j.span), a.w), made.shown
+	switch {
+	case a.marked && mark != window.NoResult:
+		made.show()
+	case a.ticks != nil && !made.changed:
+		made.changed = true
+		a.ticks.add(key)
+	}
+	row.open = slices.Replace(row.open, j.from, j.to, made)
+	switch {
+	case err != nil:
+		a.t.Fail(a.step, err)
+	case a.emits == window.OnUpdate:
+		a.update(key)
+	case a.marked && mark != window.NoResult:
+		a.emit(key, j.span, shown, mark)
+	}
+}
+
+// dueAt is when a session is to be looked at, behind watermark w: when it ends, where there is a
+// result of that, or else closes.
+func (a *sessioning[K, V, A]) dueAt(span window.Span, w int64) int64 {
+	if ends := a.spec.EndsAt(span); a.emits.Ends() && ends > w {
+		return ends
+	}
+	return a.spec.ClosesAt(span)
+}
+
+// emit emits a result of a session, which is in now, and deletes those of the windows it had
+// before.
+func (a *sessioning[K, V, A]) emit(key []byte, span window.Span, shown []window.Span, mark window.Mark) {
+	k, ok := a.decode(key)
+	if !ok {
+		return
+	}
+	made := change[A]{new: &a.now.value}
+	for _, was := range shown {
+		if was.First == span.First && was.Last == span.Last {
+			made.had, made.oldTime = true, was.Last
+		} else if a.change(k, was, change[A]{had: true, oldTime: was.Last}, mark); a.t.Failed() {
+			return
+		}
+	}
+	a.change(k, span, made, mark)
+}
+
+// ticked emits the sessions of a key that have changed since their last result, now that the
+// clock ticks.
+func (a *sessioning[K, V, A]) ticked(key []byte) error {
+	hash := state.Hash(key)
+	open, ok := a.sessionsOf(hash, key)
+	for i := 0; ok && i < len(open); i++ {
+		if !open[i].changed {
+			continue
+		}
+		row, _, err := a.table.Update(hash, key)
+		if err != nil {
+			return err
+		}
+		open = row.open
+		s := &open[i]
+		s.changed = false
+		if mark := a.emits.Ticked(a.spec.EndsAt(s.Span), a.w); mark != window.NoResult {
+			a.now.value = s.value
+			a.emit(key, s.Span, s.show(), mark)
+		}
+	}
+	return a.t.Err()
 }
 
 // update emits what the record changed: the rows of sessions whose window is another one
@@ -245,11 +313,11 @@ func (a *sessioning[K, V, A]) update(key []byte) {
 		}
 		if was.First == j.span.First && was.Last == j.span.Last {
 			made.had, made.old, made.oldTime = true, c.old, was.Last
-		} else if a.change(k, was, c); a.t.Failed() {
+		} else if a.change(k, was, c, window.NoResult); a.t.Failed() {
 			return
 		}
 	}
-	a.change(k, j.span, made)
+	a.change(k, j.span, made, window.NoResult)
 }
 
 // tooLate hands on a record that belongs to no open session.
@@ -272,7 +340,7 @@ func (a *sessioning[K, V, A]) decode(key []byte) (k K, ok bool) {
 // advance closes the sessions that watermark w closes, and passes on a watermark that no
 // result still to come is below.
 func (a *sessioning[K, V, A]) advance(w int64) {
-	a.w = w
+	a.before, a.w = a.w, w
 	err := a.timers.Pop(w, func(at int64, key []byte, _ uint8) error { return a.due(at, key) })
 	if err == nil {
 		err = a.close()
@@ -304,42 +372,46 @@ func (a *sessioning[K, V, A]) due(at int64, key []byte) error {
 		if s.timer != at {
 			continue
 		}
-		if closes := a.spec.ClosesAt(s.Span); closes > at {
+		closes := a.spec.ClosesAt(s.Span)
+		if next := a.dueAt(s.Span, at); closes > at {
 			row, _, err := a.table.Update(hash, key)
 			if err != nil {
 				return err
 			}
 			open = row.open
-			open[i].timer = closes
-			if err := a.timers.Add(closes, key, 0); err != nil {
+			open[i].timer = next
+			if err := a.timers.Add(next, key, 0); err != nil {
 				return err
 			}
-			continue
+			if !a.emits.Ends() || a.spec.EndsAt(s.Span) != at || closes <= a.w {
+				continue
+			}
 		}
 		from := len(a.keys)
 		a.keys = append(a.keys, key...)
-		a.closing = append(a.closing, closingSession{s.Span, from, len(a.keys)})
+		a.closing = append(a.closing, closingSession{s.Span, closes > at, from, len(a.keys)})
 	}
 	return a.t.Err()
 }
 
-// close closes the sessions put aside, by their end, then start, then key.
+// close closes the sessions put aside, or emits the results of their ends, by their last
+// time, then first, then key.
 func (a *sessioning[K, V, A]) close() error {
 	slices.SortFunc(a.closing, func(x, y closingSession) int {
 		return cmp.Or(cmp.Compare(x.Last, y.Last), cmp.Compare(x.First, y.First), bytes.Compare(a.keys[x.from:x.to], a.keys[y.from:y.to]))
 	})
 	for _, c := range a.closing {
 		key := a.keys[c.from:c.to]
-		value, err := a.take(key, c.Span)
+		s, err := a.take(key, c.Span, c.stays)
 		if err != nil {
 			return err
 		}
-		if a.emits == window.OnUpdate {
-			continue
+		mark := a.emits.Ended()
+		if !c.stays {
+			mark = a.emits.Closed(s.changed, a.spec.EndsAt(c.Span), a.before)
 		}
-		if k, ok := a.decode(key); ok {
-			a.now.value = value
-			a.change(k, c.Span, change[A]{new: &a.now.value})
+		if a.now.value = s.value; mark != window.NoResult {
+			a.emit(key, c.Span, s.shown, mark)
 		}
 		if a.t.Failed() {
 			return a.t.Err()
@@ -349,17 +421,20 @@ func (a *sessioning[K, V, A]) close() error {
 	return nil
 }
 
-// take removes a session and returns its aggregate.
-func (a *sessioning[K, V, A]) take(key []byte, span window.Span) (value A, err error) {
+// take returns a session as it is, and removes it, or has its result out.
+func (a *sessioning[K, V, A]) take(key []byte, span window.Span, stays bool) (s openSession[A], err error) {
 	hash := state.Hash(key)
 	row, _, err := a.table.Update(hash, key)
 	if err != nil {
-		return value, err
+		return s, err
 	}
 	i := slices.IndexFunc(row.open, func(s openSession[A]) bool { return s.Span == span })
-	value = row.open[i].value
+	if s = row.open[i]; stays {
+		row.open[i].show()
+		return s, nil
+	}
 	if row.open = slices.Delete(row.open, i, i+1); len(row.open) == 0 {
 		err = a.table.Delete(hash, key)
 	}
-	return value, err
+	return s, err
 }

@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -51,4 +52,40 @@ func TestRowsInGroupsDoNotChange(t *testing.T) {
 	d.Input(in).SendAt(at(2), "k", "d")
 	d.Input(marks).SendAt(at(2), "k", "")
 	require.Equal(t, []int{3, 4, 3, 4}, d.Output(joined).Values())
+}
+
+// The same holds for windows and sessions that give results before they close.
+func TestResultsInGroupsDoNotChange(t *testing.T) {
+	in := topic.New[string, string]("in")
+	windows, sessions := topic.New[string, []int]("windows"), topic.New[string, []int]("sessions")
+	keep := func(all []map[string]int, m map[string]int) []map[string]int { return append(all, m) }
+	sizes := func(all []map[string]int) (n []int) {
+		for _, m := range all {
+			n = append(n, len(m))
+		}
+		return n
+	}
+	merge := func(a, b map[string]int) map[string]int { panic("nothing to merge") }
+	key := func(k window.Key[string], _ map[string]int) string { return k.Key }
+	for _, emit := range []window.Emit{window.OnUpdate, window.Every(time.Second), window.Early(time.Second), window.OnClose.LateUpdates()} {
+		app := stream.New("results").IdleAfter(-1)
+		g := app.Stream(in).GroupByKey()
+		g.Window(window.Tumbling(10 * ms).Grace(100 * ms)).Emit(emit).Aggregate(tally).As("w").ToStream().
+			GroupByKV(key).Aggregate(keep).As("ws").ToStream().Map(sizes).To(windows)
+		g.Session(window.Gap(10*ms).Grace(100*ms)).Emit(emit).Aggregate(tally, merge).As("s").ToStream().
+			GroupByKV(key).Aggregate(keep).As("ss").ToStream().Map(sizes).To(sessions)
+		d := streamtest.New(t, app)
+		d.Input(in).SendAt(at(0), "k", "a")
+		d.Process()
+		if emit == window.OnClose.LateUpdates() {
+			d.Input(in).SendAt(at(50), "other", "x")
+		}
+		d.Advance(time.Second)
+		d.Input(in).SendAt(at(0), "k", "b")
+		d.Advance(time.Second)
+		for _, out := range []topic.Topic[string, []int]{windows, sessions} {
+			got, _ := d.Output(out).Latest("k")
+			require.Equal(t, []int{1, 2}, got, "%v: %s", emit, out.Name())
+		}
+	}
 }

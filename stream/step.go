@@ -57,6 +57,19 @@ type cut interface {
 
 func (s *step) fault(problem string) { s.faults = append(s.faults, problem) }
 
+// checkToo asks check where what is asked already finds no problem.
+func (s *step) checkToo(check func() (problem string)) {
+	before := s.check
+	s.check = func() string {
+		if before != nil {
+			if problem := before(); problem != "" {
+				return problem
+			}
+		}
+		return check()
+	}
+}
+
 // label is what messages call the step.
 func (s *step) label() string {
 	if s.name != "" {

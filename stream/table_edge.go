@@ -43,6 +43,7 @@ func openEdge[K, V any](o *opening, n *tableNode[K, V], down port[K, V]) *edge[K
 
 func (e *edge[K, V]) change(m *engine.Meta, k K, c change[V]) {
 	if e.each {
+		e.own.CopyHeaders(m) // of windows that mark their results
 		if c.new != nil {
 			e.push(k, *c.new, m.Time, true)
 		} else if c.had {

@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -29,9 +31,12 @@ type Windowed[K, V any] struct {
 }
 
 // Emit sets when the aggregation emits: OnClose, the default, once for each window
-// and key when the window closes; OnUpdate with every change.
+// and key when the window closes; OnUpdate with every change; for Every, Early and
+// LateUpdates see there, and HeaderResult for how their results are marked. What Every and
+// Early have not emitted yet is part of the checkpoint. Tables that need what a row was
+// take OnClose or OnUpdate, and sliding windows know no others.
 func (w Windowed[K, V]) Emit(e window.Emit) Windowed[K, V] {
-	requireEmit(w.g.step.app, e)
+	requireWindowEmit(w.g.step.app, e)
 	w.emit = e
 	return w
 }
@@ -103,11 +108,16 @@ type windowing[K, V, WK, A any] struct {
 	single    bool   // each record is in one window
 	onUpdate  bool
 	countLate bool
-	emit      func(start int64, key []byte, c *cell[A], was change[A])
+	emit      func(start int64, key []byte, c *cell[A], was change[A], mark window.Mark)
+	emits     window.Emit
+	marks     *marks      // nil with OnClose and OnUpdate
+	ticks     *ticks      // nil where the clock on the wall has no say
+	nextEnd   int64       // with LateUpdates: no window ends below
 	own       engine.Meta // of what is emitted
 	out       *tableOut[WK, A]
 	clone     *cloner[A]
-	old       A // scratch: what the row was
+	old       A      // scratch: what the row was
+	key       []byte // scratch: window and key
 
 	// guarded, where it is not nil, folds under the step's error policy.
 	guarded func(m *engine.Meta, key []byte, a *A, first bool, v *V) (ok bool)
@@ -120,10 +130,12 @@ func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 	n := newTable[WK, A](s)
 	guards[K, V](s)
 	// Results are emitted when they are made, and are not kept once their window has closed.
-	n.each, n.kept, n.settled = true, false, w.emit != window.OnUpdate
+	n.each, n.kept, n.settled = true, false, w.emit == window.OnClose
 	n.closing = func(k WK) int64 { return window.Key[K](k).Start.UnixMilli() }
 	s.changeKey = true
 	kept, cells := s.keep(""), cellsOf[K, A](s, &w.spec)
+	changed := keepChanged(s, w.emit)
+	s.checkToo(func() string { return checkMarked(w.emit, n.wantsOld()) })
 	key, spec := w.g.key, w.spec
 	w.g.downs = append(w.g.downs, func(o *opening) engine.KeyedPort[V] {
 		store := o.openStore(kept)
@@ -132,13 +144,18 @@ func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 		}
 		a := &windowing[K, V, WK, A]{
 			t: o.task, step: s.id, spec: spec, fold: f, watermark: window.Unknown, single: spec.IsSingle(),
-			passes:   window.Unknown,
+			passes: window.Unknown,
+			emits:  w.emit, marks: marksOf(w.emit), nextEnd: window.Unknown,
 			onUpdate: w.emit == window.OnUpdate, countLate: !*w.late,
 			table: state.NewWindowTable[cell[A]](store.Store, cells), own: engine.Meta{Offset: -1}, out: n.openTable(o),
 			clone: newCloner(cells.value), guarded: guardFold[K](o, s, key, newCloner(cells.value), f),
 		}
 		store.SetTable(a.table)
-		a.emit = func(start int64, encoded []byte, c *cell[A], made change[A]) {
+		if w.emit.Ends() {
+			a.rememberWatermark(s.name)
+		}
+		a.ticks = openTicks(o, s, changed, w.emit, a.ticked)
+		a.emit = func(start int64, encoded []byte, c *cell[A], made change[A], mark window.Mark) {
 			k, err := key.Decode(encoded)
 			if err != nil {
 				a.t.Fail(s.id, fmt.Errorf("decode key: %w", err))
@@ -146,6 +163,7 @@ func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 			}
 			wk := WK(window.Key[K]{Key: k, Start: time.UnixMilli(start).UTC(), End: time.UnixMilli(a.boundsOf(start).end).UTC()})
 			a.own.Time, made.new = c.time, &c.value
+			a.marks.mark(&a.own, mark)
 			a.out.change(&a.own, wk, made)
 		}
 		return engine.KeyedPort[V]{Push: a.push, Watermark: a.advance, Idle: a.out.Idle, Touch: func(hashes []uint64) {
@@ -205,10 +223,93 @@ func (a *windowing[K, V, WK, A]) add(m *engine.Meta, start int64, hash uint64, k
 	if !existed || m.Time > c.time {
 		c.time = m.Time
 	}
-	if a.onUpdate {
-		a.emit(start, key, c, made)
+	switch {
+	case a.onUpdate:
+		a.emit(start, key, c, made, window.NoResult)
+	case a.marks != nil:
+		a.changed(start, key, c)
 	}
 	return true
+}
+
+// changed emits a window that a record has changed, or remembers it until the clock ticks.
+func (a *windowing[K, V, WK, A]) changed(start int64, key []byte, c *cell[A]) {
+	end := a.boundsOf(start).end
+	a.nextEnd = min(a.nextEnd, end)
+	if mark := a.emits.Updated(end, a.watermark); mark != window.NoResult {
+		a.emit(start, key, c, change[A]{}, mark)
+	} else if a.ticks != nil && !c.queued {
+		c.queued = true
+		a.key = state.AppendWindowKey(a.key[:0], start, key)
+		a.ticks.add(a.key)
+	}
+}
+
+// ticked emits a window that has changed since its last result, now that the clock ticks.
+func (a *windowing[K, V, WK, A]) ticked(windowKey []byte) error {
+	start, key, err := state.SplitWindowKey(windowKey)
+	if err != nil {
+		return err
+	}
+	c, ok, err := a.table.Get(start, state.Hash(key), key)
+	if err != nil || !ok {
+		return err
+	}
+	c.queued = false
+	if mark := a.emits.Ticked(a.boundsOf(start).end, a.watermark); mark != window.NoResult {
+		a.emit(start, key, c, change[A]{}, mark)
+	}
+	return a.t.Err()
+}
+
+// takeChanged tells whether a window has changed since its last result, and forgets it.
+func (a *windowing[K, V, WK, A]) takeChanged(start int64, key []byte) bool {
+	if a.ticks == nil {
+		return false
+	}
+	a.key = state.AppendWindowKey(a.key[:0], start, key)
+	return a.ticks.take(a.key)
+}
+
+// rememberWatermark makes the watermark part of the checkpoint: windows that it is past have
+// had the result of their end.
+func (a *windowing[K, V, WK, A]) rememberWatermark(step string) {
+	a.t.AddClock("ends of "+step,
+		func(b []byte) []byte { return binary.AppendVarint(b, a.watermark) },
+		func(b []byte) error {
+			r := numbers{src: b}
+			if a.watermark = r.varint(); r.damaged || len(r.src) > 0 {
+				return errEnds
+			}
+			return nil
+		},
+		func() {})
+}
+
+var errEnds = errors.New("stream: damaged watermark of windows in the checkpoint")
+
+// end emits the open windows whose end the watermark has reached on its way from before.
+func (a *windowing[K, V, WK, A]) end(before int64) error {
+	a.nextEnd = window.EndOfTime
+	for _, start := range a.table.Windows() {
+		end := a.boundsOf(start).end
+		if end > a.watermark {
+			a.nextEnd = min(a.nextEnd, end)
+		}
+		if end > a.watermark || end <= before {
+			continue
+		}
+		err := a.table.ScanWindow(start, func(key []byte, c *cell[A]) error {
+			a.takeChanged(start, key)
+			c.queued = false
+			a.emit(start, key, c, change[A]{}, a.emits.Ended())
+			return a.t.Err()
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // wasIn is a copy of what is in c, if somebody asks for it.
@@ -227,6 +328,7 @@ func (a *windowing[K, V, WK, A]) wasIn(c *cell[A]) *A {
 // watermark that no result still to come is below: one belongs to a window that w
 // has not closed, so its time is at least that window's start.
 func (a *windowing[K, V, WK, A]) advance(w int64) {
+	before := a.watermark
 	a.watermark = w
 	if w >= a.open.closesAt {
 		a.open = bounds{}
@@ -237,8 +339,9 @@ func (a *windowing[K, V, WK, A]) advance(w int64) {
 			break
 		}
 		err := a.table.CloseWindow(start, func(key []byte, c *cell[A]) error {
-			if !a.onUpdate {
-				a.emit(start, key, c, change[A]{})
+			changed := a.takeChanged(start, key)
+			if mark := a.emits.Closed(changed, a.boundsOf(start).end, before); mark != window.NoResult {
+				a.emit(start, key, c, change[A]{}, mark)
 			}
 			return a.t.Err()
 		})
@@ -246,6 +349,9 @@ func (a *windowing[K, V, WK, A]) advance(w int64) {
 			a.t.Fail(a.step, err)
 			return
 		}
+	}
+	if a.emits.Ends() && w >= a.nextEnd && !a.t.Failed() {
+		a.t.Fail(a.step, a.end(before))
 	}
 	if a.out.Watermark == nil || w < a.passes {
 		return
@@ -267,13 +373,4 @@ func (a *windowing[K, V, WK, A]) boundsOf(start int64) *bounds {
 		*b = bounds{start, a.spec.End(start), a.spec.ClosesAt(start), true}
 	}
 	return &a.bounds
-}
-
-// requireEmit is a fault where an aggregation cannot emit as e says.
-func requireEmit(app *Topology, e window.Emit) {
-	if err := e.Err(); err != nil {
-		app.fault("emit", err.Error())
-	} else if e != window.OnClose && e != window.OnUpdate {
-		app.fault("emit", fmt.Sprintf("an aggregation cannot emit %v yet; take window.OnClose or window.OnUpdate", e))
-	}
 }

@@ -57,6 +57,9 @@ func (m *Meta) SetHeaders(b []byte) {
 	m.records, m.headers = nil, b
 }
 
+// CopyHeaders gives the record the headers of another, as long as those are valid.
+func (m *Meta) CopyHeaders(from *Meta) { m.records, m.headers = from.records, from.headers }
+
 // Port is the entrance of an operator, opened for one task. Push hands it a
 // record: v is valid during the call, and the operator copies what it keeps.
 // Watermark and Idle are nil where nothing behind the port depends on time.
