@@ -23,6 +23,22 @@ var everyOp = flag.Int("every", 17, "stop the job at one in so many file operati
 // kill -9 whatever the sync policy, and after a power cut that keeps, drops or tears
 // the pages not synced where every append is.
 func TestStoppedAtEveryFileOperation(t *testing.T) {
+	stopEverywhere(t, func(sync log.Sync) bounded {
+		k := newKilled(sync)
+		k.records, k.batch = 400, 4
+		return bounded{fill: k.fill, check: k.check, topology: func() *stream.Topology { return k.topology(time.Second) }}
+	})
+}
+
+// bounded is a job that comes to an end, its input and what it must give.
+type bounded struct {
+	fill     func(t *testing.T, n testNode)
+	topology func() *stream.Topology
+	check    func(t *testing.T, n testNode)
+}
+
+// stopEverywhere stops what make makes at one in everyOp file operations, and has it go on.
+func stopEverywhere(t *testing.T, make func(sync log.Sync) bounded) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	for name, c := range map[string]struct {
@@ -34,15 +50,14 @@ func TestStoppedAtEveryFileOperation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
-			k := newKilled(c.sync)
-			k.records, k.batch = 400, 4
+			b := make(c.sync)
 			base := vfs.NewMem()
 			n := openNode(t, base)
-			k.fill(t, n)
+			b.fill(t, n)
 			require.NoError(t, n.plane.Close())
 
 			whole := base.Kill()
-			require.True(t, k.runManually(whole))
+			require.True(t, b.runManually(whole))
 			total := whole.Ops()
 			t.Logf("%d operations", total)
 			require.Greater(t, total, int64(50))
@@ -50,11 +65,11 @@ func TestStoppedAtEveryFileOperation(t *testing.T) {
 			for stop := 1 + rng.Int64N(step); stop <= total; stop += step {
 				fs := base.Kill()
 				fs.StopAt(stop)
-				k.runManually(fs)
+				b.runManually(fs)
 				fs = c.crash(fs, rng.Uint64())
-				require.True(t, k.runManually(fs), "after a stop at operation %d", stop)
+				require.True(t, b.runManually(fs), "after a stop at operation %d", stop)
 				n := openNode(t, fs.Kill())
-				k.check(t, n)
+				b.check(t, n)
 				require.NoError(t, n.plane.Close())
 			}
 		})
@@ -63,7 +78,7 @@ func TestStoppedAtEveryFileOperation(t *testing.T) {
 
 // runManually runs the job in one goroutine with a checkpoint every ten steps, and
 // tells whether it came to its end.
-func (k killed) runManually(fs *vfs.Mem) (ended bool) {
+func (b bounded) runManually(fs *vfs.Mem) (ended bool) {
 	o := checkpoint.PlaneOptions{FS: fs, SyncInterval: -1}
 	o.Log.SegmentBytes, o.Log.MaxBatchBytes = 32<<10, 256<<10
 	plane, err := checkpoint.Open("node", o)
@@ -71,7 +86,7 @@ func (k killed) runManually(fs *vfs.Mem) (ended bool) {
 		return false
 	}
 	defer plane.Close()
-	job, err := stream.StartManual(context.Background(), stream.Env{Plane: plane, Backend: state.Memory(), StateDir: "state"}, k.topology(time.Second))
+	job, err := stream.StartManual(context.Background(), stream.Env{Plane: plane, Backend: state.Memory(), StateDir: "state"}, b.topology())
 	if err != nil {
 		return false
 	}

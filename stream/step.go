@@ -30,6 +30,7 @@ type step struct {
 	side      string         // tells the groupings in front of one joint step apart
 	sides     []any          // of a step that knows late records: a join of streams, a deduplication
 	first     *step          // of a joint step: the input whose record goes first at the same time; may be nil
+	partOf    *step          // of a step that an operator has besides: the one that is named after the operator
 
 	needsHeaders bool // reads the headers it is given
 	dropsHeaders bool // what it gives comes of several records, and has none

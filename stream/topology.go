@@ -241,8 +241,13 @@ func (app *Topology) Validate() error {
 // where it is when other steps come and go.
 func (app *Topology) deriveNames() {
 	for _, s := range app.steps {
-		if s.name == "" && s.needsName() {
+		if s.name == "" && s.needsName() && s.partOf == nil {
 			s.name = origin(s) + "-" + strings.ReplaceAll(s.kind, " ", "-")
+		}
+	}
+	for _, s := range app.steps {
+		if s.partOf != nil {
+			s.name = s.partOf.name + "-" + strings.ReplaceAll(s.kind, " ", "-")
 		}
 	}
 	for _, s := range app.steps {

@@ -122,6 +122,9 @@ func (t *Task) Signal() {
 // Counters returns the task's counters, for its operators to count in.
 func (t *Task) Counters() *Counters { return &t.counters }
 
+// Attempt is the attempt that the task belongs to.
+func (t *Task) Attempt() int64 { return t.job.attempt }
+
 // OnBarrier registers f to run when a barrier arrives, before state is encoded and
 // before the barrier goes on: what f pushes belongs to the checkpoint. Operators
 // open downstream first, and are called upstream first.
