@@ -151,14 +151,7 @@ func BenchmarkReadCompressed(b *testing.B) {
 					if err != nil {
 						b.Fatal(err)
 					}
-					it := batch.Records()
-					for it.Next() {
-						sink += uint32(len(it.Value))
-						records++
-					}
-					if it.Err() != nil {
-						b.Fatal(it.Err())
-					}
+					records += decode(b, batch)
 				}
 				report(b, records, records*int64(size), time.Since(start), floor)
 			})

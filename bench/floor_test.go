@@ -54,6 +54,19 @@ func batch(n, size int) []byte {
 	return b.Finish(log.Producer{ID: log.NoProducer})
 }
 
+// decode goes through the records of a batch and counts them.
+func decode(b *testing.B, read *log.Batch) (records int64) {
+	it := read.Records()
+	for it.Next() {
+		sink += uint32(len(it.Value))
+		records++
+	}
+	if it.Err() != nil {
+		b.Fatal(it.Err())
+	}
+	return records
+}
+
 // report adds what every benchmark here reports: throughput, and its ratio to the
 // floor measured in the same run.
 func report(b *testing.B, records, bytes int64, elapsed time.Duration, floorBytesPerSecond float64) {
