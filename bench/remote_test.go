@@ -47,12 +47,18 @@ func BenchmarkReadRemote(b *testing.B) {
 			}
 			floorOfBatches(b, p) // maps the pages
 			floor := float64(s.size) * floorOfBatches(b, p)
+			if err := p.Sync(b.Context()); err != nil { // what is not on disk is not offloaded
+				b.Fatal(err)
+			}
 			start := time.Now()
 			if err := p.Offload(b.Context()); err != nil {
 				b.Fatal(err)
 			}
 			offload := float64(p.Remote().Bytes) / time.Since(start).Seconds()
 			sealed := p.Remote().LocalStart
+			if sealed == 0 {
+				b.Fatal("nothing was offloaded")
+			}
 			r := p.Reader(0, log.ReadCommitted)
 			defer r.Close()
 			var records int64
