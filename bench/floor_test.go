@@ -13,8 +13,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // sink keeps results alive that nothing reads.
 var sink uint32
 
-// cold is memory larger than the caches, to copy into.
-var cold = make([]byte, 512<<20)
+// cold is memory larger than the caches, to copy into. clearPages makes it.
+var cold []byte
 
 // copyAndSum is the floor of append and read: each block is copied to cold memory and
 // its CRC32C taken. It returns bytes per second over total bytes.
@@ -36,6 +36,9 @@ func copyAndSum(block []byte, total int64) float64 {
 // clearPages makes the pages of cold present, so that the floor is memory and not
 // page faults.
 func clearPages() {
+	if cold == nil {
+		cold = make([]byte, 512<<20)
+	}
 	for i := 0; i < len(cold); i += 4096 {
 		cold[i] = 1
 	}
