@@ -64,7 +64,7 @@ func readFlights(t *testing.T) (rows []flight) {
 const noMagnitude = math.MinInt64
 
 func readQuakes(t *testing.T) (rows []visited) {
-	for _, line := range lines(t, "quakes_usgs_20220206_20220308.csv.gz")[1:] {
+	for _, line := range lines(t, "../../../examples/quakes/data/quakes.csv.gz")[1:] {
 		f := strings.SplitN(line, ",", 8)
 		when, err := time.Parse(time.RFC3339, f[1])
 		require.NoError(t, err)
