@@ -51,6 +51,9 @@ func guardedSteps(in topic.Topic[string, int], out topic.Topic[string, int]) map
 				return v, nil
 			}).As("step").OnError(p).To(out)
 		},
+		"map async": func(app *stream.Topology, p stream.ErrorPolicy) {
+			app.Stream(in).MapAsync(stream.Async{}, func(_ context.Context, v int) (int, error) { return boom(v), nil }).As("step").OnError(p).To(out)
+		},
 		"flat map": func(app *stream.Topology, p stream.ErrorPolicy) {
 			app.Stream(in).FlatMap(func(v int) iter.Seq[int] {
 				return func(yield func(int) bool) { _ = v == 13 && yield(-1) && yield(boom(v)) || yield(v) }

@@ -35,6 +35,7 @@ type bounded struct {
 	fill     func(t *testing.T, n testNode)
 	topology func() *stream.Topology
 	check    func(t *testing.T, n testNode)
+	pick     func(n int) int // see Env.Pick; may be nil
 }
 
 // stopEverywhere stops what make makes at one in everyOp file operations, and has it go on.
@@ -86,7 +87,7 @@ func (b bounded) runManually(fs *vfs.Mem) (ended bool) {
 		return false
 	}
 	defer plane.Close()
-	job, err := stream.StartManual(context.Background(), stream.Env{Plane: plane, Backend: state.Memory(), StateDir: "state"}, b.topology())
+	job, err := stream.StartManual(context.Background(), stream.Env{Plane: plane, Backend: state.Memory(), StateDir: "state", Pick: b.pick}, b.topology())
 	if err != nil {
 		return false
 	}

@@ -59,6 +59,17 @@ func TestEveryUserFunctionMayFail(t *testing.T) {
 				return v
 			}).To(out)
 		},
+		"map async": func(app *stream.Topology) {
+			app.Stream(in).MapAsync(stream.Async{}, func(_ context.Context, v int) (int, error) { return boom(v), nil }).To(out)
+		},
+		"goexit of a call": func(app *stream.Topology) {
+			app.Stream(in).MapAsync(stream.Async{}, func(_ context.Context, v int) (int, error) {
+				if v == 13 {
+					runtime.Goexit()
+				}
+				return v, nil
+			}).To(out)
+		},
 		"aggregate": func(app *stream.Topology) {
 			app.Stream(in).GroupBy(func(int) string { return "all" }).Aggregate(func(a, v int) int { return a + boom(v) }).To(out)
 		},

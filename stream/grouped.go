@@ -165,7 +165,7 @@ func colocated(s *step) bool {
 		return true // it is behind a grouping
 	case s.changeKey && !s.stateful(), len(s.inputs) > 1:
 		return false
-	case s.stateful():
+	case s.stateful() && !s.unkeyed:
 		return true // it got them by that key, or by a part of it
 	}
 	return colocated(s.inputs[0])

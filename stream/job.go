@@ -50,6 +50,10 @@ type Env struct {
 	Logger      *slog.Logger // nil discards
 	Now         func() time.Time
 	Manual      bool // no goroutines: for tests in virtual time
+
+	// Pick chooses one of n where Manual leaves open what comes next: the task that works, the
+	// call that returns. Nil lets all tasks work in turn, and takes the first call.
+	Pick func(n int) int
 }
 
 // Job is a running topology.
@@ -86,7 +90,7 @@ func Start(ctx context.Context, env Env, app *Topology) (*Job, error) {
 	}
 	inner, err := engine.Start(ctx, engine.Options{
 		Name: app.name, Plane: env.Plane, Config: app.checkpoint, Budget: budget, Idleness: app.idleAfter,
-		Now: env.Now, Logger: env.Logger, Manual: env.Manual,
+		Now: env.Now, Logger: env.Logger, Manual: env.Manual, Pick: env.Pick,
 		StepName: func(id int) (string, string) {
 			if id < 0 || id >= len(app.steps) {
 				return "engine", ""

@@ -17,7 +17,8 @@ func StartManual(ctx context.Context, env Env, app *Topology) (*Manual, error) {
 	return &Manual{j}, nil
 }
 
-// Step lets every task do one piece of work, and tells whether there was any.
+// Step lets every task do one piece of work, or with Env.Pick one task, and tells whether there
+// was any.
 func (m *Manual) Step() (worked bool, err error) { return m.inner.Step() }
 
 // Ended tells whether a bounded run has committed all it will.

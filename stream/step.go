@@ -27,6 +27,7 @@ type step struct {
 	needsKey  bool           // reads the key it is given
 	changeKey bool           // gives another key to what follows
 	joint     bool           // needs the records of a key of all its inputs in one task
+	unkeyed   bool           // its state is not by the key of its records: they may be in any task
 	side      string         // tells the groupings in front of one joint step apart
 	sides     []any          // of a step that knows late records: a join of streams, a deduplication
 	first     *step          // of a joint step: the input whose record goes first at the same time; may be nil

@@ -533,7 +533,7 @@ func (r *Receiver[V]) head(i int) (time int64, kind headKind) {
 
 func (r *Receiver[V]) take(i int, limit int64, n int) (taken int) {
 	t, h := r.t, &r.heads[i]
-	for taken < n {
+	for taken < n && t.pausing == 0 {
 		time, kind := r.head(i)
 		if t.err != nil || kind != headRecord || time > limit {
 			break

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -61,6 +62,10 @@ type Options struct {
 	Logger   *slog.Logger
 	StepName func(step int) (name, line string)
 	Manual   bool // no goroutines: Step and Trigger are called from outside
+
+	// Pick chooses one of n in a manual job, where what comes next is free: the task that
+	// works, the call that returns. Nil lets all tasks work in turn, and takes the first call.
+	Pick func(n int) int
 }
 
 // Job is one attempt of a job.
@@ -85,6 +90,7 @@ type Job struct {
 	completed atomic.Int64 // newest complete checkpoint; written by Hooks.Complete
 	active    atomic.Bool  // some task did something since the last trigger
 	open      atomic.Int64 // sources that have not ended
+	calling   atomic.Int64 // steps with calls pending
 	waiting   atomic.Bool  // some source may wait for deliveries
 	poke      chan struct{}
 
@@ -98,8 +104,13 @@ type Job struct {
 	last      CheckpointStatus
 	triggered time.Time
 	endAt     int64 // the checkpoint after which a job whose sources have ended is done; 0 while unknown
-	failed    error
-	urgent    bool
+	notLast   int64 // the newest checkpoint with calls pending
+
+	callsPending   map[*Calls]callProgress // as pending and committed, for calls
+	callsCommitted map[*Calls]callProgress
+
+	failed error
+	urgent bool
 
 	finished chan struct{} // closed when the job is over; result is set before
 	result   error
@@ -118,6 +129,7 @@ func Start(ctx context.Context, o Options, specs []TaskSpec) (*Job, error) {
 	j := &Job{o: o, poke: make(chan struct{}, 1), advanced: make(chan struct{}), finished: make(chan struct{})}
 	j.pending = make(map[topic.TopicPartition]topic.LogPosition)
 	j.committed = make(map[topic.TopicPartition]topic.LogPosition)
+	j.callsPending, j.callsCommitted = make(map[*Calls]callProgress), make(map[*Calls]callProgress)
 	j.ctx, j.cancel = context.WithCancelCause(context.Background())
 	j.done = j.ctx.Done()
 	ids := make([]checkpoint.TaskID, len(specs))
@@ -218,6 +230,9 @@ func (j *Job) openTasks(specs []TaskSpec) error {
 		for _, in := range report.Inputs {
 			j.committed[in.Partition] = in.Next
 		}
+		for _, c := range t.calls {
+			j.callsCommitted[c] = callProgress{c.oldest, c.next}
+		}
 	}
 	return nil
 }
@@ -293,6 +308,8 @@ func (j *Job) complete(id checkpoint.ID) {
 		j.committed[tp] = pos
 	}
 	clear(j.pending)
+	maps.Copy(j.callsCommitted, j.callsPending)
+	clear(j.callsPending)
 	j.last = CheckpointStatus{ID: id, At: now, Took: now.Sub(j.triggered)}
 	close(j.advanced)
 	j.advanced = make(chan struct{})
@@ -322,6 +339,7 @@ func (j *Job) report(t *Task, n int64, r checkpoint.Report) {
 			j.pending[in.Partition] = in.Next
 		}
 	}
+	j.reportCallsLocked(t, n)
 	j.mu.Unlock()
 	j.session.Report(t.ID, n, r)
 }
@@ -332,7 +350,10 @@ func (j *Job) sourceEnded() {
 	}
 }
 
-func (j *Job) sourcesEnded() bool { return j.open.Load() == 0 && len(j.sources) > 0 }
+// sourcesEnded tells whether all sources have ended, and no step waits for calls.
+func (j *Job) sourcesEnded() bool {
+	return j.open.Load() == 0 && j.calling.Load() == 0 && len(j.sources) > 0
+}
 
 func (j *Job) requestCheckpoint() {
 	j.mu.Lock()
@@ -343,6 +364,14 @@ func (j *Job) requestCheckpoint() {
 		j.signal()
 		runtime.Gosched() // it is the busy tasks that ask
 	}
+}
+
+// pick chooses one of n where what comes next is free.
+func (j *Job) pick(n int) int {
+	if j.o.Pick == nil || n == 1 {
+		return 0
+	}
+	return j.o.Pick(n)
 }
 
 func (j *Job) signal() {
@@ -372,7 +401,7 @@ func (j *Job) Trigger() (n int64, started bool) {
 	}
 	j.mu.Lock()
 	j.urgent = false
-	if ended && j.endAt == 0 {
+	if ended && j.endAt == 0 && j.notLast != n {
 		j.endAt = n
 	}
 	j.mu.Unlock()
@@ -382,7 +411,8 @@ func (j *Job) Trigger() (n int64, started bool) {
 // Ended tells whether all sources have ended, all they brought is committed, and sinks
 // outside have all of it.
 //
-// The checkpoint that ends the job began after the last source had ended.
+// The checkpoint that ends the job began after the last source had ended, and no task had
+// calls pending when it passed the barrier.
 func (j *Job) Ended() bool {
 	j.mu.Lock()
 	ended := j.endAt != 0 && j.completed.Load() >= j.endAt
@@ -570,7 +600,7 @@ func (j *Job) Stop(ctx context.Context) error {
 func (j *Job) stuck() error {
 	var names []string
 	for _, t := range j.tasks {
-		if !t.returned.Load() {
+		if !t.returned.Load() || t.away.Load() > 0 {
 			names = append(names, fmt.Sprintf("%s/%d", t.ID.Stage, t.ID.Shard))
 		}
 	}
@@ -622,6 +652,9 @@ func (j *Job) CatchUp(ctx context.Context) error {
 	if err := j.await(ctx, caughtUp, again.C); err != nil {
 		return err
 	}
+	if err := j.awaitCalls(func(ok func() bool) error { return j.await(ctx, ok, again.C) }); err != nil {
+		return err
+	}
 	ends := make([]topic.LogOffset, len(j.deliveries))
 	for i, d := range j.deliveries {
 		ends[i] = d.o.Partition.LastStable()
@@ -636,14 +669,20 @@ func (j *Job) CatchUp(ctx context.Context) error {
 	}, again.C)
 }
 
-// Step lets every task of a manual job do a piece of work.
+// Step lets every task of a manual job do a piece of work; with Options.Pick one that has
+// something to do.
 func (j *Job) Step() (worked bool, err error) {
-	for _, t := range j.tasks {
+	first := j.pick(len(j.tasks))
+	for i := range j.tasks {
+		t := j.tasks[(first+i)%len(j.tasks)]
 		if t.Step() || t.err == nil && t.flush() {
 			worked = true
 		}
 		if t.err != nil {
 			return worked, t.err
+		}
+		if worked && j.o.Pick != nil {
+			break
 		}
 	}
 	j.mu.Lock()

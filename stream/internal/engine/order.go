@@ -36,7 +36,7 @@ type ordered interface {
 
 // pollInOrder does a bounded piece of work on the inputs of an ordered task.
 func (t *Task) pollInOrder() (worked bool) {
-	for left := sourceRecords; left > 0 && t.err == nil; {
+	for left := sourceRecords; left > 0 && t.err == nil && t.pausing == 0; {
 		in, lane, limit, again := t.earliest()
 		if again {
 			worked = true
@@ -113,7 +113,7 @@ func (t *Task) earliest() (in ordered, lane int, limit int64, again bool) {
 // atRest tells whether the task has nothing to read and its senders neither: what it
 // has sent is all there is for now.
 func (t *Task) atRest() bool {
-	if t.stalled {
+	if t.stalled || t.hasCalls() {
 		return false
 	}
 	for _, in := range t.inputs {

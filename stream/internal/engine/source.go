@@ -87,7 +87,7 @@ func (s *Source[K, V]) poll() bool {
 	}
 	s.wake()
 	n := 0
-	for ; n < sourceRecords && s.nextRecord(); n++ {
+	for ; n < sourceRecords && s.t.pausing == 0 && s.nextRecord(); n++ {
 		s.push()
 		if s.t.err != nil {
 			break
@@ -204,7 +204,7 @@ func (s *Source[K, V]) head(int) (time int64, kind headKind) {
 }
 
 func (s *Source[K, V]) take(_ int, limit int64, n int) (taken int) {
-	for taken < n {
+	for taken < n && s.t.pausing == 0 {
 		time, kind := s.head(0)
 		if s.t.err != nil || kind != headRecord || time > limit {
 			break

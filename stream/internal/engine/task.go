@@ -46,6 +46,8 @@ type Task struct {
 	clocks    []clock         // what has event time of its own, by name
 	byHand    []func(int64)   // move the watermarks of clocks, in tests
 	alarms    []alarm
+	calls     []*Calls
+	pausing   int // of calls, those with as many pending as may be: the task does not read
 
 	generation int64 // the checkpoint whose barrier comes next
 	passed     int64 // generation - 1
@@ -57,7 +59,8 @@ type Task struct {
 	err      error // first failure; the task does nothing more
 	counters Counters
 
-	returned atomic.Bool // the task's goroutine has ended
+	returned atomic.Bool  // the task's goroutine has ended
+	away     atomic.Int64 // calls that run beside the task
 
 	mu     sync.Mutex // guards public
 	public Status
@@ -144,6 +147,9 @@ func (t *Task) Fail(step int, err error) {
 		t.err = t.failure(step, err, nil)
 	}
 }
+
+// About says that what the task does now it does for the record of m.
+func (t *Task) About(m *Meta) { t.meta = m }
 
 // Failed tells an operator that emits in a loop to stop.
 func (t *Task) Failed() bool { return t.err != nil }
@@ -252,8 +258,9 @@ func (t *Task) Step() (worked bool) {
 	default:
 		if t.stalled = t.full(); !t.stalled {
 			worked = t.ring() || worked
+			worked = t.collect() || worked
 			t.stalled = t.heldBack()
-			worked = t.err == nil && !t.stalled && t.poll() || worked
+			worked = t.err == nil && !t.stalled && t.pausing == 0 && t.poll() || worked
 		}
 	}
 	t.meta = nil
