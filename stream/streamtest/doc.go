@@ -7,4 +7,7 @@
 // and SendAt only append to the log; Records, Latest, Watermark, Advance and
 // Checkpoint let the pipeline work until there is nothing left to do. Crash stops
 // it where it is, as kill -9 would, and starts it again from what is in the log.
+//
+// Same checks a property of a whole pipeline: that what it commits depends on its input
+// alone, and not on schedule, crashes, partitions or checkpoints.
 package streamtest

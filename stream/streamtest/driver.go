@@ -26,6 +26,7 @@ type Driver struct {
 	job     *stream.Manual
 	failure error
 	closers []func() error // of the producers on the present plane
+	chaos   *chaos         // what happens besides; nil for nothing
 }
 
 // Epoch is where virtual time begins.
@@ -42,12 +43,19 @@ const (
 // begins. Everything is released when the test ends.
 func New(tb testing.TB, app *stream.Topology) *Driver {
 	tb.Helper()
+	d := newDriver(tb, app, nil)
+	tb.Cleanup(d.release)
+	return d
+}
+
+// newDriver is New for whoever releases the driver.
+func newDriver(tb testing.TB, app *stream.Topology, c *chaos) *Driver {
+	tb.Helper()
 	if err := app.Validate(); err != nil {
 		tb.Fatalf("streamtest: %v", err)
 	}
-	d := &Driver{tb: tb, app: app, fs: vfs.NewMem()}
+	d := &Driver{tb: tb, app: app, fs: vfs.NewMem(), chaos: c}
 	d.open()
-	tb.Cleanup(d.release)
 	return d
 }
 
@@ -69,7 +77,7 @@ func (d *Driver) start() {
 		return
 	}
 	var err error
-	d.job, err = stream.StartManual(context.Background(), stream.Env{Plane: d.plane, Backend: state.Memory(), StateDir: "state", Now: d.Now}, d.app)
+	d.job, err = stream.StartManual(context.Background(), stream.Env{Plane: d.plane, Backend: state.Memory(), StateDir: "state", Now: d.Now, Pick: d.chaos.pick()}, d.app)
 	if err != nil {
 		d.tb.Fatalf("streamtest: start: %v", err)
 	}
@@ -133,6 +141,9 @@ func (d *Driver) Watermark(w time.Time) {
 	d.mustSettle()
 	d.job.Advance(w.UnixMilli())
 	d.mustSettle()
+	if d.chaos != nil {
+		d.Checkpoint()
+	}
 }
 
 // Checkpoint commits everything sent so far.
@@ -232,6 +243,7 @@ func (in *Input[K, V]) SendRecord(r topic.Record[K, V]) {
 	if err != nil {
 		in.d.tb.Fatalf("streamtest: send to %s: %v", in.topic.Name(), err)
 	}
+	in.d.disturb()
 }
 
 // Output returns a way to read a topic that the topology writes.
