@@ -76,7 +76,13 @@ func (c storeCall) Instant(wall bool) int64 {
 	if wall {
 		return c.t.Now().UnixMilli()
 	}
-	return max(c.watermark, c.m.Time)
+	switch {
+	case !c.m.TooFar:
+		return max(c.watermark, c.m.Time)
+	case c.watermark == window.Unknown:
+		return c.t.Now().UnixMilli()
+	}
+	return c.watermark // the record's time says nothing
 }
 
 // fail keeps the first failure of the call.

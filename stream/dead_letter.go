@@ -138,9 +138,14 @@ func (app *Topology) Replay[K, V any](dead topic.Topic[[]byte, []byte], step str
 			r.k, r.v, err = r.decode(r.key, r.value)
 			return err
 		}
+		clock, err := s.clock.open(app)
+		if err != nil {
+			o.fail(err)
+			return
+		}
 		engine.OpenSource(o.task, engine.SourceOptions[[]byte, []byte]{
 			Partition: at.partition, Reader: at.reader, Start: at.start, Stop: at.stop,
-			Key: codec.Bytes, Value: codec.Bytes, Disorder: s.clock.of(app), IdleAfter: app.idleAfter,
+			Key: codec.Bytes, Value: codec.Bytes, Clock: clock, IdleAfter: app.idleAfter,
 			Step: s.id, Name: s.clock.name,
 		}, port[[]byte, []byte]{Push: r.push, Watermark: r.down.Watermark, Idle: r.down.Idle})
 	}

@@ -95,7 +95,7 @@ type deduplicating[K, V any] struct {
 }
 
 func (d *deduplicating[K, V]) push(m *engine.Meta, hash uint64, key []byte, v *V) {
-	if d.spec.LeftClosed(m.Time, d.w) {
+	if m.TooFar || d.spec.LeftClosed(m.Time, d.w) {
 		if d.countLate {
 			d.t.Counters().Late++
 		} else {

@@ -47,6 +47,7 @@
 // The event time of a record is its timestamp, or what EventTime extracts. Each
 // source partition has a watermark, Disorder behind the newest event time; a
 // task's watermark is the lowest of its active inputs. A partition from which
-// nothing came for IdleAfter does not hold it back. Windows close on the watermark;
-// what comes later is late, and goes to Late or is counted.
+// nothing came for IdleAfter does not hold it back. Watermarks sets other strategies
+// for a source. Windows close on the watermark; what comes later is late, and goes to
+// Late or is counted.
 package stream

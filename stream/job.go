@@ -89,7 +89,7 @@ func Start(ctx context.Context, env Env, app *Topology) (*Job, error) {
 		budget = DefaultStateMemory
 	}
 	inner, err := engine.Start(ctx, engine.Options{
-		Name: app.name, Plane: env.Plane, Config: app.checkpoint, Budget: budget, Idleness: app.idleAfter,
+		Name: app.name, Plane: env.Plane, Config: app.checkpoint, Budget: budget, Idleness: app.leastIdle(),
 		Now: env.Now, Logger: env.Logger, Manual: env.Manual, Pick: env.Pick,
 		StepName: func(id int) (string, string) {
 			if id < 0 || id >= len(app.steps) {
@@ -169,6 +169,8 @@ type TaskStatus struct {
 	Ended     bool      // event time has come to its end: a bounded run read all it will
 	StateSize int64     // bytes of state in memory
 
+	Inputs []InputStatus // the source partitions that it reads
+
 	Records int64 // read from a source or an exchange
 	Emitted int64 // written to topics
 	Late    int64 // dropped: no window was open, and nothing reads Late
@@ -179,12 +181,31 @@ type TaskStatus struct {
 	Skipped     int64 // dropped by a step whose function failed for them; see Skip
 	DeadLetters int64 // written as dead letters; see DeadLetter
 	Duplicates  int64 // dropped by Deduplicate
+	FarFuture   int64 // with an event time too far ahead, taken as late or given another; see Watermarks
 
 	// Of a task that feeds a sink outside of the log:
 	Delivered   int64 // handed over
 	Undelivered int64 // offsets committed and not handed over yet
 	Retries     int64 // calls of the sink that returned an error
 	SinkErr     error // why it is not getting on; nil when it is
+}
+
+// InputStatus tells how far event time has come in a source partition.
+type InputStatus struct {
+	Topic     string
+	Partition int
+	Watermark time.Time // zero while there is none, and at the end of time
+	Ended     bool      // a bounded run has read all it will
+	Idle      bool      // silent for so long that it holds back no watermark
+	Waiting   bool      // not read until the slowest partition that it is aligned with has come nearer
+}
+
+// timeOf is a watermark as Status has it.
+func timeOf(w int64) (at time.Time, ended bool) {
+	if w != window.Unknown && w != window.EndOfTime {
+		at = time.UnixMilli(w).UTC()
+	}
+	return at, w == window.EndOfTime
 }
 
 // Status tells how the job stands.
@@ -194,10 +215,12 @@ func (j *Job) Status() Status {
 	for _, t := range j.inner.Tasks() {
 		ts := TaskStatus{Stage: t.Task.Stage, Shard: t.Task.Shard, StateSize: t.StateSize, Records: t.Counters.Records,
 			Emitted: t.Counters.Emitted, Late: t.Counters.Late, NoKey: t.Counters.NoKey, NoValue: t.Counters.NoValue, Deleted: t.Counters.Deleted,
-			Skipped: t.Counters.Skipped, DeadLetters: t.Counters.DeadLetters, Duplicates: t.Counters.Duplicates}
-		ts.Ended = t.Watermark == window.EndOfTime
-		if w := t.Watermark; w != window.Unknown && !ts.Ended {
-			ts.Watermark = time.UnixMilli(w).UTC()
+			Skipped: t.Counters.Skipped, DeadLetters: t.Counters.DeadLetters, Duplicates: t.Counters.Duplicates, FarFuture: t.Counters.FarFuture}
+		ts.Watermark, ts.Ended = timeOf(t.Watermark)
+		for _, in := range t.Inputs {
+			is := InputStatus{Topic: in.Partition.Topic, Partition: int(in.Partition.Partition), Idle: in.Idle, Waiting: in.Waiting}
+			is.Watermark, is.Ended = timeOf(in.Watermark)
+			ts.Inputs = append(ts.Inputs, is)
 		}
 		if d := t.Delivery; d != nil {
 			ts.Delivered, ts.Undelivered, ts.Retries, ts.SinkErr = d.Delivered, d.Behind, d.Retries, d.Err

@@ -84,7 +84,7 @@ func (j *joining[K, V, V2, R]) pushRight(m *engine.Meta, hash uint64, key []byte
 func (j *joining[K, V, V2, R]) arrive[A, B any](own *matching[K, A], other *matching[K, B], tag uint8,
 	m *engine.Meta, hash uint64, key []byte, a *A, emit func(m *engine.Meta, key []byte, a *A, b *B)) {
 	j.own.Time, j.own.Offset, j.own.NoKey = m.Time, m.Offset, m.NoKey
-	if j.w >= own.closesAt(m.Time) {
+	if m.TooFar || j.w >= own.closesAt(m.Time) {
 		j.tooLate(own, m, key, a)
 		return
 	}

@@ -1,8 +1,6 @@
 package stream
 
 import (
-	"time"
-
 	"github.com/thalweg/thalweg/stream/internal/engine"
 	"github.com/thalweg/thalweg/window"
 )
@@ -65,51 +63,4 @@ func (mg *merging[K, V]) move(f func(*window.Merge) (int64, bool)) {
 	if w, moved := f(mg.time); moved {
 		mg.down.Watermark(w)
 	}
-}
-
-// clockSettings are those of a step that makes watermarks.
-type clockSettings struct {
-	disorder time.Duration // negative takes the topology's
-	name     string        // under which a checkpoint keeps the watermark
-}
-
-func (c *clockSettings) of(app *Topology) time.Duration {
-	if c.disorder >= 0 {
-		return c.disorder
-	}
-	return app.disorder
-}
-
-// retime opens an EventTime: a clock of its own in each task.
-func retime[K, V any](s Stream[K, V], out *node[K, V], f func(V) time.Time) {
-	id := out.step.id
-	connect(s.n, out.step, func(o *opening) port[K, V] {
-		t, down := o.task, out.open(o)
-		clock := engine.NewClock(out.step.clock.of(out.step.app).Milliseconds())
-		clock.Register(t, out.step.clock.name, down.Watermark)
-		push := down.Push
-		return port[K, V]{
-			Push: func(m *engine.Meta, k K, v *V) {
-				t.Running = id
-				was := m.Time
-				if m.Deleted { // has no value to find a time in, and does not move the clock
-					push(m, k, v)
-					return
-				}
-				m.Time = f(*v).UnixMilli()
-				if w, moved := clock.Observe(m.Time); moved && down.Watermark != nil {
-					down.Watermark(w)
-				}
-				push(m, k, v)
-				m.Time = was
-			},
-			// Of the time above only its end counts: nothing is to come.
-			Watermark: func(w int64) {
-				if w == window.EndOfTime && clock.Advance(w) && down.Watermark != nil {
-					down.Watermark(w)
-				}
-			},
-			Idle: down.Idle,
-		}
-	})
 }

@@ -112,7 +112,9 @@ func (a *sessioning[K, V, A]) rememberLongest(step string) {
 func (a *sessioning[K, V, A]) pusher() func(m *engine.Meta, hash uint64, key []byte, v *V) {
 	if a.guard == nil {
 		return func(m *engine.Meta, hash uint64, key []byte, v *V) {
-			if row, ok := a.sessionsOf(hash, key); ok {
+			if m.TooFar {
+				a.tooLate(m, key, v)
+			} else if row, ok := a.sessionsOf(hash, key); ok {
 				a.join(row, m.Time, v, func(value *A) A { return *value })
 				a.settle(m, hash, key, v)
 			}
@@ -139,6 +141,10 @@ func (a *sessioning[K, V, A]) pusher() func(m *engine.Meta, hash uint64, key []b
 	}
 	decode := func() (K, error) { return a.key.Decode(encoded) }
 	return func(m *engine.Meta, hash uint64, key []byte, v *V) {
+		if m.TooFar {
+			a.tooLate(m, key, v)
+			return
+		}
 		var ok bool
 		if row, ok = a.sessionsOf(hash, key); !ok {
 			return

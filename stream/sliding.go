@@ -83,7 +83,7 @@ func aggregateSliding[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 
 func (a *sliding[K, V, A]) push(m *engine.Meta, hash uint64, key []byte, v *V) {
 	t := m.Time
-	if a.spec.Late(t, a.w) {
+	if m.TooFar || a.spec.Late(t, a.w) {
 		if a.countLate {
 			a.t.Counters().Late++
 		}

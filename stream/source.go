@@ -81,10 +81,16 @@ func (app *Topology) Stream[K, V any](t topic.Topic[K, V]) Stream[K, V] {
 	s.source.decode = decodeBoth(key, value)
 	s.source.byHash, s.source.key = t.Partitioner() == nil, key
 	s.source.open = func(o *opening, at sourceStart) {
+		clock, err := s.clock.open(app)
+		if err != nil {
+			o.fail(err)
+			return
+		}
 		options := engine.SourceOptions[K, V]{Guard: guardSource(openGuard[[]byte, []byte](o, s)),
 
 			Partition: at.partition, Reader: at.reader, Start: at.start, Stop: at.stop,
-			Value: value, EventTime: t.EventTimeFunc(), Disorder: s.clock.of(app), IdleAfter: app.idleAfter, SkipDeleted: app.skip,
+			Value: value, EventTime: t.EventTimeFunc(), Clock: clock, Says: saidBy[V](s.clock), IdleAfter: s.clock.idleAfter(app),
+			Future: s.clock.guard(), Align: s.clock.alignment(), SkipDeleted: app.skip,
 			Step: s.id, Name: s.clock.name,
 		}
 		if s.keyIsRead() {

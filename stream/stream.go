@@ -346,6 +346,8 @@ func (s Stream[K, V]) Disorder(d time.Duration) Stream[K, V] {
 		s.n.step.app.fault(s.n.step.label(), problem)
 	}
 	switch {
+	case s.n.step.clock != nil && s.n.step.clock.strategy != nil:
+		s.n.step.app.fault(s.n.step.label(), "Disorder and Watermarks both say how watermarks come about: call one of them")
 	case s.n.step.clock != nil:
 		s.n.step.clock.disorder = d
 	default:

@@ -72,7 +72,7 @@ func (w Windowed[K, V]) Late() Stream[K, V] {
 		watermark := window.Unknown
 		return engine.KeyedPort[V]{
 			Push: func(m *engine.Meta, _ uint64, encoded []byte, v *V) {
-				if !spec.Late(m.Time, watermark) {
+				if !m.TooFar && !spec.Late(m.Time, watermark) {
 					return
 				}
 				k, err := key.Decode(encoded)
@@ -176,11 +176,11 @@ func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 }
 
 func (a *windowing[K, V, WK, A]) push(m *engine.Meta, hash uint64, key []byte, v *V) {
-	if a.single && m.Time >= a.open.start && m.Time < a.open.end {
+	if a.single && m.Time >= a.open.start && m.Time < a.open.end && !m.TooFar {
 		a.add(m, a.open.start, hash, key, v)
 		return
 	}
-	if a.spec.Late(m.Time, a.watermark) {
+	if m.TooFar || a.spec.Late(m.Time, a.watermark) {
 		if a.countLate {
 			a.t.Counters().Late++
 		}

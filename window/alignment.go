@@ -13,7 +13,15 @@ type Alignment struct {
 // Waits tells whether an input at watermark w has to wait for the slowest one. That
 // one itself never has to, so somebody goes on.
 func (a Alignment) Waits(w, slowest int64) bool {
-	return a.Drift > 0 && slowest != Unknown && w != EndOfTime && w > saturatingAdd(slowest, a.Drift.Milliseconds())
+	return slowest != Unknown && w != EndOfTime && w > a.Limit(slowest)
+}
+
+// Limit is the highest watermark at which an input need not wait for one at slowest.
+func (a Alignment) Limit(slowest int64) int64 {
+	if a.Drift <= 0 {
+		return EndOfTime
+	}
+	return saturatingAdd(slowest, a.Drift.Milliseconds())
 }
 
 // Slowest is the lowest watermark of the inputs that others may have to wait for,

@@ -79,3 +79,34 @@ func FuzzDecodeClocks(f *testing.F) {
 		require.LessOrEqual(t, total, len(b))
 	})
 }
+
+// A generator's state is found at the byte positions that its comment gives, and goes on with a
+// generator of the same type; one of another type begins anew at the watermark.
+func TestStateOfGenerators(t *testing.T) {
+	punctuated := NewClockBy(new(window.Punctuation))
+	_, moved := punctuated.Observe(50)
+	require.False(t, moved)
+	w, moved := punctuated.Punctuate(7)
+	require.EqualValues(t, 7, w)
+	require.True(t, moved)
+	state := punctuated.save(nil)
+	require.Equal(t, "\x00\x00\x00\x00\x00\x00\x00\x07"+"\x13*window.Punctuation"+"\x00\x00\x00\x00\x00\x00\x00\x07", string(state))
+	again := NewClockBy(new(window.Punctuation))
+	require.NoError(t, again.restore(state))
+	_, moved = again.Punctuate(6)
+	require.False(t, moved)
+	require.EqualValues(t, 7, again.Watermark())
+	bounded := NewClock(0)
+	require.NoError(t, bounded.restore(state))
+	require.EqualValues(t, 7, bounded.Watermark())
+	_, moved = bounded.Punctuate(9)
+	require.False(t, moved, "it is not punctuated")
+	w, moved = bounded.Observe(window.EndOfTime)
+	require.Equal(t, window.EndOfTime-1, w, "no record can end time")
+	require.True(t, moved)
+	require.NoError(t, again.restore(NewClock(3).save(nil)))
+	require.Equal(t, window.Unknown, again.Watermark())
+	require.Error(t, again.restore(state[:4]))
+	require.Error(t, again.restore(state[:10]))
+	require.ErrorIs(t, again.restore(state[:len(state)-1]), window.ErrState)
+}

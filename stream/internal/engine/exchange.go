@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"sync"
 
 	"github.com/thalweg/thalweg/checkpoint"
@@ -50,16 +51,19 @@ type exchanged[V any] struct {
 	time   int64
 	offset int64
 	hash   uint64
-	keyEnd uint32 // with noKey of a record without a key
+	keyEnd uint32 // with noKey of a record without a key, and tooFar
 	origin Origin // ^origin of a record without a value
 	value  V
 }
 
-// noKey is a bit of keyEnd.
-const noKey = 1 << 31
+// Bits of keyEnd.
+const (
+	noKey  = 1 << 31
+	tooFar = 1 << 30
+)
 
 // end is where the key of the record ends among those of its batch.
-func (x *exchanged[V]) end() uint32 { return x.keyEnd &^ noKey }
+func (x *exchanged[V]) end() uint32 { return x.keyEnd &^ (noKey | tooFar) }
 
 // mark is a watermark, or idleness, and its place: before the record at. Or it says that
 // the sender is at rest: it has nothing more to send for now. That is behind the records.
@@ -97,7 +101,7 @@ func (b *laneBatch[V]) addHeaders(m *Meta) {
 // describe makes m that of record i.
 func (b *laneBatch[V]) describe(i int, m *Meta) {
 	r := &b.records[i]
-	m.Time, m.Offset, m.Origin, m.Deleted, m.NoKey = r.time, r.offset, r.origin, r.origin < 0, r.keyEnd&noKey != 0
+	m.Time, m.Offset, m.Origin, m.Deleted, m.NoKey, m.TooFar = r.time, r.offset, r.origin, r.origin < 0, r.keyEnd&noKey != 0, r.keyEnd&tooFar != 0
 	if m.Deleted {
 		m.Origin = ^m.Origin
 	}
@@ -257,6 +261,9 @@ func (s *Sender[V]) Send(m *Meta, key []byte, v *V) {
 	}
 	if m.NoKey {
 		r.keyEnd |= noKey
+	}
+	if m.TooFar {
+		r.keyEnd |= tooFar
 	}
 	if s.keep {
 		r.value = *v
@@ -519,6 +526,9 @@ func (r *Receiver[V]) head(i int) (time int64, kind headKind) {
 			r.mark(lane, b.marks[h.mark-1])
 		}
 		if h.next < len(b.records) {
+			if b.records[h.next].keyEnd&tooFar != 0 {
+				return math.MinInt64, headRecord // what comes behind it must not wait for its time
+			}
 			return b.records[h.next].time, headRecord
 		}
 		barrier := b.barrier

@@ -80,6 +80,7 @@ type Job struct {
 	deliveries []*Delivery
 	taskBudget int64
 	origins    origins
+	aligned    alignment
 	killed     bool // by Kill, before its end: as if the process had died
 
 	ctx    context.Context // of the tasks
@@ -227,6 +228,7 @@ func (j *Job) openTasks(specs []TaskSpec) error {
 		if err := t.open(report); err != nil {
 			return fmt.Errorf("stream: job %q: %w", j.o.Name, err)
 		}
+		t.publish()
 		for _, in := range report.Inputs {
 			j.committed[in.Partition] = in.Next
 		}
@@ -484,10 +486,11 @@ func (j *Job) logEnd(result error, ended bool) {
 		sum.Deleted += c.Deleted
 		sum.Skipped += c.Skipped
 		sum.DeadLetters += c.DeadLetters
+		sum.FarFuture += c.FarFuture
 	}
 	if sum != (Counters{}) {
 		log.Warn("stream: records were passed over", "late", sum.Late, "without key", sum.NoKey, "without value", sum.NoValue, "deleted before they were read", sum.Deleted,
-			"skipped", sum.Skipped, "dead letters", sum.DeadLetters,
+			"skipped", sum.Skipped, "dead letters", sum.DeadLetters, "too far in the future", sum.FarFuture,
 			"hint", "late records came beyond Disorder and grace; Late gives them")
 	}
 	switch f, isFailure := errors.AsType[*Failure](result); {

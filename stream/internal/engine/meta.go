@@ -10,6 +10,7 @@ type Meta struct {
 	Origin  Origin // where that record is
 	Deleted bool   // the record has no value
 	NoKey   bool   // the record has no key
+	TooFar  bool   // its time is too far ahead of the clock: it is late, wherever event time counts
 
 	// The headers are those of the source record, where there is one, or encoded.
 	records *topic.RecordIterator

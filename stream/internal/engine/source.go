@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"github.com/thalweg/thalweg/checkpoint"
@@ -26,8 +27,13 @@ type SourceOptions[K, V any] struct {
 	Key       codec.Codec[K] // nil where no operator reads the key
 	Value     codec.Codec[V]
 	EventTime func(V) time.Time // nil takes the record's own time
-	Disorder  time.Duration     // how far the watermark stays behind
+	Clock     *Clock            // makes the watermark
 	IdleAfter time.Duration     // zero or less is never
+	Future    window.Guard      // finds event times far in the future
+	Align     window.Alignment  // keeps the source near the job's slowest
+
+	// Says, where it is not nil, finds the watermark that a value says, behind its record.
+	Says func(V) (w int64, ok bool)
 
 	// SkipDeleted makes the source go on behind records that were deleted before it read
 	// them; otherwise they are a failure.
@@ -53,6 +59,10 @@ type Source[K, V any] struct {
 	next    topic.LogPosition // of the record to read next
 
 	clock      *Clock
+	future     *Future
+	aligned    *aligned  // nil where it need not wait for others
+	limit      int64     // with aligned: up to this watermark there is no need to ask
+	waiting    bool      // it is too far ahead
 	quietSince time.Time // zero while there is something to read
 	idle       bool
 	atEnd      bool // of what there is to read
@@ -69,17 +79,38 @@ type Source[K, V any] struct {
 
 // OpenSource opens a source in task t in front of port.
 func OpenSource[K, V any](t *Task, o SourceOptions[K, V], port Port[K, V]) {
-	s := &Source[K, V]{t: t, o: o, reader: o.Reader, next: o.Start, port: port, clock: NewClock(o.Disorder.Milliseconds())}
+	s := &Source[K, V]{t: t, o: o, reader: o.Reader, next: o.Start, port: port, clock: o.Clock, future: t.OpenFuture(o.Future), aligned: t.align(o.Align), limit: math.MinInt64}
 	s.meta.Origin, s.loading = t.OriginOf(o.Partition.Name()), s.load
 	s.stop = o.Partition.OnAdvance(t.Signal)
 	t.inputs = append(t.inputs, s)
 	t.sources++
 	s.clock.Register(t, o.Name, port.Watermark)
 	t.AddClock(o.Name+" idle", s.saveIdle, s.restoreIdle, s.resumeIdle)
+	if s.aligned != nil {
+		t.byHand = append(t.byHand, func(int64) { s.aligned.observe(s.clock.Watermark()) })
+	}
+}
+
+// waits tells whether the source is too far ahead of others to read on.
+func (s *Source[K, V]) waits() bool {
+	if s.aligned == nil || !s.waiting && s.clock.Watermark() <= s.limit {
+		return false
+	}
+	was := s.waiting
+	s.waiting, s.limit = s.aligned.check()
+	s.t.unpublished = s.t.unpublished || s.waiting != was
+	return s.waiting
+}
+
+// tell tells the alignment how far the source is.
+func (s *Source[K, V]) tell() {
+	if s.aligned != nil {
+		s.aligned.observe(s.clock.Watermark())
+	}
 }
 
 func (s *Source[K, V]) poll() bool {
-	if s.ended {
+	if s.ended || s.waits() {
 		return false
 	}
 	if !s.inBatch && !s.nextBatch() {
@@ -87,11 +118,12 @@ func (s *Source[K, V]) poll() bool {
 	}
 	s.wake()
 	n := 0
-	for ; n < sourceRecords && s.t.pausing == 0 && s.nextRecord(); n++ {
+	for ; n < sourceRecords && s.t.pausing == 0 && !s.waits() && s.nextRecord(); n++ {
 		s.push()
 		if s.t.err != nil {
 			break
 		}
+		s.tell()
 	}
 	s.t.counters.Records += int64(n)
 	return true
@@ -154,7 +186,11 @@ func (s *Source[K, V]) load() (err error) {
 	if m.Deleted {
 		var zero V
 		s.value = zero
-		return nil
+		if s.o.EventTime != nil {
+			m.TooFar = false // what cannot be extracted does not move the clock
+			return nil
+		}
+		return s.future.Judge(m)
 	}
 	if s.value, err = s.o.Value.Decode(s.records.Value); err != nil {
 		return fmt.Errorf("decode value: %w", err)
@@ -162,25 +198,36 @@ func (s *Source[K, V]) load() (err error) {
 	if s.o.EventTime != nil {
 		m.Time = s.o.EventTime(s.value).UnixMilli()
 	}
-	return nil
+	return s.future.Judge(m)
 }
 
 // push hands the loaded record on: first its event time moves the watermark, then it
-// is judged.
+// is judged. A watermark that it says itself is behind it.
 func (s *Source[K, V]) push() {
 	m := &s.meta
-	if m.Deleted && s.o.EventTime != nil {
-		// What cannot be extracted does not move the clock.
+	var says int64
+	punctuates := false
+	if s.o.Says != nil && !m.Deleted {
+		says, punctuates = s.o.Says(s.value)
+	}
+	if m.TooFar || m.Deleted && s.o.EventTime != nil {
+		// It does not move the clock.
 	} else if w, moved := s.clock.Observe(m.Time); moved && s.port.Watermark != nil {
 		s.port.Watermark(w)
 	}
 	s.port.Push(m, s.key, &s.value)
-	if s.t.err == nil {
-		s.next.Offset = s.records.Offset + 1
+	if s.t.err != nil {
+		return
+	}
+	s.next.Offset = s.records.Offset + 1
+	if punctuates && s.future.Punctuates(says) {
+		if w, moved := s.clock.Punctuate(says); moved && s.port.Watermark != nil {
+			s.port.Watermark(w)
+		}
 	}
 }
 
-func (s *Source[K, V]) atRest() bool { return s.ended || s.atEnd && !s.inBatch }
+func (s *Source[K, V]) atRest() bool { return s.ended || s.waiting || s.atEnd && !s.inBatch }
 
 func (s *Source[K, V]) width() int { return 1 }
 
@@ -189,6 +236,9 @@ func (s *Source[K, V]) head(int) (time int64, kind headKind) {
 		return 0, headQuiet
 	}
 	for !s.loaded {
+		if s.waits() {
+			return 0, headQuiet
+		}
 		if !s.inBatch {
 			if !s.nextBatch() {
 				return 0, headQuiet
@@ -199,6 +249,9 @@ func (s *Source[K, V]) head(int) (time int64, kind headKind) {
 		if s.loaded = s.nextRecord(); s.t.err != nil || s.ended {
 			return 0, headQuiet
 		}
+	}
+	if s.meta.TooFar {
+		return math.MinInt64, headRecord // what comes behind it must not wait for its time
 	}
 	return s.meta.Time, headRecord
 }
@@ -217,6 +270,7 @@ func (s *Source[K, V]) take(_ int, limit int64, n int) (taken int) {
 		if s.t.err != nil {
 			break
 		}
+		s.tell()
 	}
 	return taken
 }
@@ -301,8 +355,11 @@ func (s *Source[K, V]) checkIdle() {
 		return
 	}
 	if now.Sub(s.quietSince) >= s.o.IdleAfter {
-		s.idle = true
+		s.idle, s.t.unpublished = true, true
 		s.t.moved()
+		if s.aligned != nil {
+			s.aligned.idle()
+		}
 		if s.port.Idle != nil {
 			s.port.Idle()
 		}
@@ -314,6 +371,10 @@ func (s *Source[K, V]) position() checkpoint.Input {
 }
 
 func (s *Source[K, V]) watermark() int64 { return s.clock.Watermark() }
+
+func (s *Source[K, V]) status() InputStatus {
+	return InputStatus{Partition: s.o.Partition.Name(), Watermark: s.clock.Watermark(), Idle: s.idle, Waiting: s.waiting}
+}
 
 func (s *Source[K, V]) close() {
 	s.stop()
@@ -336,7 +397,14 @@ func (s *Source[K, V]) restoreIdle(b []byte) error {
 }
 
 func (s *Source[K, V]) resumeIdle() {
-	if s.idle && s.port.Idle != nil {
+	s.tell()
+	if !s.idle {
+		return
+	}
+	if s.aligned != nil {
+		s.aligned.idle()
+	}
+	if s.port.Idle != nil {
 		s.port.Idle()
 	}
 }
@@ -346,4 +414,5 @@ func (s *Source[K, V]) advance(w int64) {
 	if s.clock.Advance(w) && s.port.Watermark != nil {
 		s.port.Watermark(w)
 	}
+	s.tell()
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/thalweg/thalweg/checkpoint"
 	"github.com/thalweg/thalweg/internal/invariant"
+	"github.com/thalweg/thalweg/topic"
 	"github.com/thalweg/thalweg/window"
 )
 
@@ -59,6 +60,9 @@ type Task struct {
 	err      error // first failure; the task does nothing more
 	counters Counters
 
+	unpublished bool          // an input is idle or waits, or not any more
+	inputStatus []InputStatus // scratch of publish
+
 	returned atomic.Bool  // the task's goroutine has ended
 	away     atomic.Int64 // calls that run beside the task
 
@@ -96,6 +100,7 @@ type Counters struct {
 	DeadLetters int64 // written to a topic by a step that failed for them
 
 	Duplicates int64 // dropped by a deduplication, which is what it is for
+	FarFuture  int64 // with an event time too far ahead, taken as late or given another
 }
 
 // Status is what can be seen of a task from outside.
@@ -104,7 +109,16 @@ type Status struct {
 	Watermark int64 // window.Unknown until there is one
 	Counters  Counters
 	StateSize int64           // bytes of state in memory
+	Inputs    []InputStatus   // the source partitions it reads
 	Delivery  *DeliveryStatus // of a task that feeds a sink outside
+}
+
+// InputStatus is what can be seen of a source partition that a task reads.
+type InputStatus struct {
+	Partition topic.TopicPartition
+	Watermark int64 // window.Unknown until there is one
+	Idle      bool
+	Waiting   bool // for others, which it is aligned with
 }
 
 func newTask(job *Job, id checkpoint.TaskID, inOrder bool) *Task {
@@ -264,7 +278,7 @@ func (t *Task) Step() (worked bool) {
 		}
 	}
 	t.meta = nil
-	if worked {
+	if worked || t.unpublished {
 		t.publish()
 	}
 	returned = true
@@ -502,11 +516,18 @@ func (t *Task) publish() {
 			s.Watermark = min(s.Watermark, w.watermark())
 		}
 	}
+	t.unpublished, t.inputStatus = false, t.inputStatus[:0]
+	for _, in := range t.inputs {
+		if in, ok := in.(interface{ status() InputStatus }); ok {
+			t.inputStatus = append(t.inputStatus, in.status())
+		}
+	}
 	for _, st := range t.stores {
 		s.StateSize += st.table.Bytes()
 	}
 	t.mu.Lock()
 	before := t.public.Counters
+	s.Inputs = append(t.public.Inputs[:0], t.inputStatus...)
 	t.public = s
 	t.mu.Unlock()
 	if before.Late == 0 && s.Counters.Late > 0 {
@@ -520,6 +541,7 @@ func (t *Task) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.public
+	s.Inputs = slices.Clone(s.Inputs)
 	if t.delivers {
 		d := t.inputs[0].(*Delivery).Status()
 		s.Delivery = &d
