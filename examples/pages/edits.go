@@ -3,15 +3,13 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
-	_ "embed" // the data travels in the program
 	"encoding/json"
 	"errors"
 	"io"
 	"time"
-)
 
-//go:embed data/edits.ndjson.gz
-var editsFile []byte
+	"github.com/thalweg/thalweg/examples/pages/data"
+)
 
 // Edit is one line of the file, as far as it is used.
 type Edit struct {
@@ -33,7 +31,7 @@ func (e Edit) Title() string { return e.Channel + "\t" + e.Page }
 
 // readEdits returns the edits of the file in its order.
 func readEdits() (edits []Edit, err error) {
-	text, err := gzip.NewReader(bytes.NewReader(editsFile))
+	text, err := gzip.NewReader(bytes.NewReader(data.Edits))
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ type page struct{ Channel, Title string }
 
 func readEdits(t *testing.T) []edit {
 	var edits []edit
-	for _, line := range lines(t, "wiki_edits_20150912.ndjson.gz") {
+	for _, line := range lines(t, "../../../examples/pages/data/edits.ndjson.gz") {
 		var e edit
 		require.NoError(t, json.Unmarshal([]byte(line), &e))
 		edits = append(edits, e)
