@@ -76,13 +76,18 @@ func (c storeCall) Instant(wall bool) int64 {
 	if wall {
 		return c.t.Now().UnixMilli()
 	}
+	return max(c.watermark, instantOf(c.t, c.m, c.watermark))
+}
+
+// instantOf is the event time of a record, or how far time has come where its own says nothing.
+func instantOf(t *engine.Task, m *engine.Meta, watermark int64) int64 {
 	switch {
-	case !c.m.TooFar:
-		return max(c.watermark, c.m.Time)
-	case c.watermark == window.Unknown:
-		return c.t.Now().UnixMilli()
+	case !m.TooFar:
+		return m.Time
+	case watermark == window.Unknown:
+		return t.Now().UnixMilli()
 	}
-	return c.watermark // the record's time says nothing
+	return watermark
 }
 
 // fail keeps the first failure of the call.

@@ -52,6 +52,9 @@ func (t Trigger) Keep() Trigger { t.keep = true; return t }
 // Keeps tells whether the aggregate goes on after a result.
 func (t Trigger) Keeps() bool { return t.keep }
 
+// IsTimed tells whether a time has a say.
+func (t Trigger) IsTimed() bool { return t.after > 0 || t.wall > 0 }
+
 // Err returns every fault in t, or nil.
 func (t Trigger) Err() error {
 	f := faults{of: t}
@@ -166,6 +169,9 @@ func (t TriggerBy[V]) String() string {
 	}
 	return "until a value says so or " + t.Trigger.String()
 }
+
+// Says tells whether a value gives a result.
+func (t TriggerBy[V]) Says(v V) bool { return t.until(v) }
 
 // Add takes a record into the pane as Trigger.Add does.
 func (t TriggerBy[V]) Add(p *Pane, v V, at, now int64) (fires bool) {
