@@ -362,7 +362,7 @@ func (a *mapping[K, V, R]) barrier() {
 
 // record is what the state says of a record on its way.
 func (a *mapping[K, V, R]) record(c *asyncCall[K, V, R]) asyncRecord[V] {
-	r := asyncRecord[V]{time: c.meta.Time, w: c.w, offset: c.meta.Offset, noKey: c.meta.NoKey, deleted: c.meta.Deleted, value: c.value}
+	r := asyncRecord[V]{time: c.meta.Time, w: c.w, offset: c.meta.Offset, noKey: c.meta.NoKey, deleted: c.meta.Deleted, tooFar: c.meta.TooFar, value: c.value}
 	r.from, r.hasFrom = a.t.Origin(&c.meta)
 	r.headers = c.meta.AppendHeaders(nil)
 	return r
@@ -379,7 +379,7 @@ func (a *mapping[K, V, R]) restore() error {
 			return false
 		}
 		c := &asyncCall[K, V, R]{value: r.value, w: r.w, stored: append([]byte(nil), stored...), hash: state.Hash(stored),
-			meta: engine.Meta{Time: r.time, Offset: r.offset, NoKey: r.noKey, Deleted: r.deleted}}
+			meta: engine.Meta{Time: r.time, Offset: r.offset, NoKey: r.noKey, Deleted: r.deleted, TooFar: r.tooFar}}
 		if r.hasFrom {
 			c.meta.Origin = a.t.OriginOf(r.from)
 		}

@@ -98,7 +98,7 @@ func TestAsyncRecordIsStoredWhole(t *testing.T) {
 	c := asyncCodec[string]{value: codec.String}
 	for _, r := range []asyncRecord[string]{
 		{time: 5, w: window.Unknown, offset: -1, value: "v"},
-		{time: math.MinInt64, w: math.MaxInt64, offset: math.MaxInt64, noKey: true, value: ""},
+		{time: math.MinInt64, w: math.MaxInt64, offset: math.MaxInt64, noKey: true, tooFar: true, value: ""},
 		{time: -1, w: 7, offset: 3, hasFrom: true, from: topic.TopicPartition{Topic: "in", Partition: 12}, deleted: true},
 		{headers: topic.AppendHeaders(nil, []topic.Header{{Key: "trace", Value: []byte("x")}, {Key: "empty"}}), value: "after headers"},
 	} {

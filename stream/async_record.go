@@ -17,6 +17,7 @@ type asyncRecord[V any] struct {
 	hasFrom bool // from is known
 	noKey   bool
 	deleted bool
+	tooFar  bool
 	headers []byte // encoded; empty where there are none
 	value   V
 }
@@ -25,7 +26,8 @@ type asyncRecord[V any] struct {
 // that of a window: the number of the record, by arrival, in place of the window's start, and
 // then the record's key, nothing where it has none.
 //
-//	1 byte   flags: 1 no key, 2 no value, 4 where the record came from is known
+//	1 byte   flags: 1 no key, 2 no value, 4 where the record came from is known, 8 its time is too far
+//	         ahead of the clock
 //	varint   event time, ms since the epoch
 //	varint   watermark of the step's input when the record came, ms since the epoch
 //	varint   offset of the source record, or -1
@@ -41,6 +43,7 @@ const (
 	asyncNoKey = 1 << iota
 	asyncNoValue
 	asyncFrom
+	asyncTooFar
 	asyncFlags = 1<<iota - 1
 )
 
@@ -56,6 +59,9 @@ func (c asyncCodec[V]) Append(dst []byte, r asyncRecord[V]) ([]byte, error) {
 	}
 	if r.hasFrom {
 		flags |= asyncFrom
+	}
+	if r.tooFar {
+		flags |= asyncTooFar
 	}
 	dst = append(dst, flags)
 	dst = binary.AppendVarint(dst, r.time)
@@ -79,7 +85,7 @@ func (c asyncCodec[V]) Decode(src []byte) (r asyncRecord[V], err error) {
 		return r, errAsyncRecord
 	}
 	flags := src[0]
-	r.noKey, r.deleted, r.hasFrom = flags&asyncNoKey != 0, flags&asyncNoValue != 0, flags&asyncFrom != 0
+	r.noKey, r.deleted, r.hasFrom, r.tooFar = flags&asyncNoKey != 0, flags&asyncNoValue != 0, flags&asyncFrom != 0, flags&asyncTooFar != 0
 	src = src[1:]
 	for _, field := range []*int64{&r.time, &r.w, &r.offset} {
 		v, n := binary.Varint(src)
