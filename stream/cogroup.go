@@ -88,7 +88,7 @@ func (c Cogrouped[K, A]) With[V any](g Grouped[K, V], add func(A, V) A) Cogroupe
 
 // Emit sets when the aggregation emits; see Grouped.Emit and Windowed.Emit.
 func (c Cogrouped[K, A]) Emit(e window.Emit) Cogrouped[K, A] {
-	requireEmit(c.app, e)
+	requireWindowEmit(c.app, e)
 	c.emit = e
 	return c
 }
@@ -96,6 +96,7 @@ func (c Cogrouped[K, A]) Emit(e window.Emit) Cogrouped[K, A] {
 // Aggregate gives the aggregate of each key.
 func (c Cogrouped[K, A]) Aggregate() Table[K, A] {
 	g := c.join()
+	requireEmit(c.app, c.emit)
 	return Table[K, A]{aggregate(g, g.step, c.emit, fold[A, addition[A]](addTo[A]))}
 }
 

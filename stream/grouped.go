@@ -230,8 +230,8 @@ func (g Grouped[K, V]) Window(spec window.Spec) Windowed[K, V] {
 	w := Windowed[K, V]{g: g.g, spec: spec, late: new(bool)}
 	if err := spec.Err(); err != nil {
 		g.g.step.app.fault("window", err.Error())
-	} else if spec.IsProcessingTime() {
-		g.g.step.app.fault("window", fmt.Sprintf("an aggregation cannot be in windows that are %v yet; take those of event time", spec))
+	} else if spec.IsProcessingTime() && spec.IsSliding() {
+		g.g.step.app.fault("window", fmt.Sprintf("sliding windows go by event time, not %v: give the records the clock's time before, with EventTime", spec))
 	}
 	return w
 }

@@ -18,6 +18,7 @@ import (
 //
 // A record is late where a session of it alone would be closed and it joins none that is
 // open: it goes to Late and changes nothing else, and is counted where nothing reads Late.
+// Sessions of processing time are as windows of it; see Windowed.
 // A result has the highest event time of its session. Results come in the order in
 // which sessions close; those of one instant by their end, then start, then key.
 //
@@ -81,8 +82,6 @@ func (g Grouped[K, V]) SessionBy(spec window.SessionBy[V]) SessionWindowed[K, V]
 func sessions[K, V any](g Grouped[K, V], spec window.Session, fault error, at func(int64, V) window.Span) SessionWindowed[K, V] {
 	if fault != nil {
 		g.g.step.app.fault("session", fault.Error())
-	} else if spec.IsProcessingTime() {
-		g.g.step.app.fault("session", fmt.Sprintf("an aggregation cannot be in a %v yet; take sessions of event time", spec))
 	}
 	return SessionWindowed[K, V]{g: g.g, spec: spec, at: at, late: new(lateSide[K, V])}
 }
@@ -101,7 +100,12 @@ func (w SessionWindowed[K, V]) Emit(e window.Emit) SessionWindowed[K, V] {
 // Late gives the records that come after their sessions have closed, as they came. Which
 // those are takes the state of an aggregation: of several of the same windows, the
 // first one declared tells.
-func (w SessionWindowed[K, V]) Late() Stream[K, V] { return w.late.declare(w.g) }
+func (w SessionWindowed[K, V]) Late() Stream[K, V] {
+	if w.spec.IsProcessingTime() {
+		w.g.step.app.fault("late", fmt.Sprintf("none is late by the clock, in a %v: take sessions of event time, or leave Late out", w.spec))
+	}
+	return w.late.declare(w.g)
+}
 
 // Count counts the records of each session.
 func (w SessionWindowed[K, V]) Count[WK window.KeyOf[K]]() Table[WK, int64] {
@@ -160,7 +164,11 @@ func aggregateSessions[K, V any, WK window.KeyOf[K], A any](w SessionWindowed[K,
 		a.idle = fanOut([]port[K, V]{{Idle: out.Idle}, {Idle: a.late.Idle}}).Idle
 		a.clone = newCloner(value)
 		a.guard = openGuard[K, V](o, s)
-		return a.open(o, rows, timers, codec)
+		port := a.open(o, rows, timers, codec)
+		if w.spec.IsProcessingTime() && port.Push != nil {
+			port = byWall(o, s, port, a.next)
+		}
+		return port
 	})
 	return n
 }

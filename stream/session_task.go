@@ -362,6 +362,13 @@ func (a *sessioning[K, V, A]) advance(w int64) {
 	}
 }
 
+// next is the time of the first timer.
+func (a *sessioning[K, V, A]) next() (at int64, ok bool) {
+	at, ok, err := a.timers.Next()
+	a.t.Fail(a.step, err)
+	return at, ok
+}
+
 // due looks at the sessions of a key whose timer is set to at: those that close then are
 // put aside until all of that time are found, the others have grown.
 func (a *sessioning[K, V, A]) due(at int64, key []byte) error {

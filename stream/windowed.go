@@ -23,6 +23,11 @@ import (
 // nothing else, and is counted where nothing reads Late. A result has the highest
 // event time of the records in it; results of one close come ordered by window end,
 // then start, then key.
+//
+// Windows of processing time (window.Spec.ProcessingTime) go by the node's clock: a record is
+// in those of the time at which it is processed, which is the time of results too, and what is
+// behind them has the clock's watermark. So what is in which window depends on when it is
+// processed, also when it is again after a crash.
 type Windowed[K, V any] struct {
 	g    *grouping[K, V]
 	spec window.Spec
@@ -63,6 +68,9 @@ func (w Windowed[K, V]) Aggregate[A any, WK window.KeyOf[K]](add func(A, V) A) T
 
 // Late gives the records that come after all their windows have closed, as they came.
 func (w Windowed[K, V]) Late() Stream[K, V] {
+	if w.spec.IsProcessingTime() {
+		w.g.step.app.fault("late", fmt.Sprintf("none is late by the clock, in windows that are %v: take those of event time, or leave Late out", w.spec))
+	}
 	s := w.g.behind("late", true)
 	*w.late = true
 	out := &node[K, V]{step: s}
@@ -166,11 +174,15 @@ func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 			a.marks.mark(&a.own, mark)
 			a.out.change(&a.own, wk, made)
 		}
-		return engine.KeyedPort[V]{Push: a.push, Watermark: a.advance, Idle: a.out.Idle, Touch: func(hashes []uint64) {
+		port := engine.KeyedPort[V]{Push: a.push, Watermark: a.advance, Idle: a.out.Idle, Touch: func(hashes []uint64) {
 			if a.single && a.table.Bytes() > touchBytes {
 				a.table.Touch(a.open.start, hashes)
 			}
 		}}
+		if spec.IsProcessingTime() {
+			port = byWall(o, s, port, a.nextClose)
+		}
+		return port
 	})
 	return n
 }
@@ -359,6 +371,15 @@ func (a *windowing[K, V, WK, A]) advance(w int64) {
 	oldest := a.spec.OldestOpen(w)
 	a.passes = a.spec.ClosesAt(oldest)
 	a.out.Watermark(oldest)
+}
+
+// nextClose is when the first of the open windows closes.
+func (a *windowing[K, V, WK, A]) nextClose() (at int64, ok bool) {
+	start, ok := a.table.Oldest()
+	if !ok {
+		return 0, false
+	}
+	return a.boundsOf(start).closesAt, true
 }
 
 // bounds are what the start of a window says; where the calendar does, it takes a
