@@ -25,9 +25,8 @@ type Backend interface {
 }
 
 // DB is an ordered key-value database. Keys are not empty and are compared byte by
-// byte; values may be empty. Get and
-// Range may be called concurrently with each other and with Apply; Apply,
-// Checkpoint and Close have one caller at a time.
+// byte; values may be empty. Get, Range and Snapshot may be called concurrently with
+// each other and with Apply; Apply, Checkpoint and Close have one caller at a time.
 type DB interface {
 	// Get returns the value of key, which is then the caller's.
 	Get(key []byte) (value []byte, ok bool, err error)
@@ -35,6 +34,9 @@ type DB interface {
 	// Range walks the entries in [lo, hi) in ascending order, as they were when
 	// it began. A nil lo means from the first, a nil hi to the last.
 	Range(lo, hi []byte) iter.Seq2[Entry, error]
+
+	// Snapshot returns the database as it is now, to be read while it goes on.
+	Snapshot() (Snapshot, error)
 
 	// Apply makes the changes of b, all or none, also across a crash. It need not
 	// be durable on return, but batches become durable in the order they were
@@ -46,7 +48,16 @@ type DB interface {
 	Checkpoint(dir string) error
 
 	// Close makes durable what the database keeps beyond Close. A Range must have
-	// ended. Close may be repeated and returns the first result.
+	// ended, and each Snapshot been closed. Close may be repeated and returns the first result.
+	Close() error
+}
+
+// Snapshot is a database as it was at one instant. Get and Range are those of DB and may
+// be called concurrently; Close comes after them, and before that of the database. A snapshot
+// that is kept for long keeps what was overwritten since.
+type Snapshot interface {
+	Get(key []byte) (value []byte, ok bool, err error)
+	Range(lo, hi []byte) iter.Seq2[Entry, error]
 	Close() error
 }
 

@@ -150,15 +150,7 @@ func (db *diskDB) Get(key []byte) ([]byte, bool, error) {
 	if db.closed {
 		return nil, false, ErrClosed
 	}
-	value, closer, err := db.pebble.Get(key)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, err
-	}
-	owned := append([]byte{}, value...)
-	return owned, true, closer.Close()
+	return getFrom(db.pebble, key)
 }
 
 func (db *diskDB) Range(lo, hi []byte) iter.Seq2[Entry, error] {
@@ -169,7 +161,43 @@ func (db *diskDB) Range(lo, hi []byte) iter.Seq2[Entry, error] {
 			yield(Entry{}, ErrClosed)
 			return
 		}
-		it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
+		rangeOf(db.pebble, lo, hi)(yield)
+	}
+}
+
+func (db *diskDB) Snapshot() (Snapshot, error) {
+	db.mu.RLock()
+	defer db.mu.RUnlock()
+	if db.closed {
+		return nil, ErrClosed
+	}
+	return diskSnapshot{db.pebble.NewSnapshot()}, nil
+}
+
+// diskSnapshot is a snapshot of Pebble's.
+type diskSnapshot struct{ *pebble.Snapshot }
+
+func (s diskSnapshot) Get(key []byte) ([]byte, bool, error) { return getFrom(s.Snapshot, key) }
+
+func (s diskSnapshot) Range(lo, hi []byte) iter.Seq2[Entry, error] {
+	return rangeOf(s.Snapshot, lo, hi)
+}
+
+func getFrom(r pebble.Reader, key []byte) ([]byte, bool, error) {
+	value, closer, err := r.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	owned := append([]byte{}, value...)
+	return owned, true, closer.Close()
+}
+
+func rangeOf(r pebble.Reader, lo, hi []byte) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		it, err := r.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
 		if err != nil {
 			yield(Entry{}, err)
 			return

@@ -175,6 +175,11 @@ func (s *Store) stepTo(ctx context.Context, to Mark) error {
 		return err
 	}
 	defer s.unlock()
+	return s.stepToLocked(ctx, to)
+}
+
+// stepToLocked is stepTo with the step held.
+func (s *Store) stepToLocked(ctx context.Context, to Mark) error {
 	if err := s.usable(); err != nil {
 		return err
 	}

@@ -60,7 +60,21 @@ func (db *memoryDB) Get(key []byte) ([]byte, bool, error) {
 	if db.closed.Load() {
 		return nil, false, ErrClosed
 	}
-	pages := *db.pages.Load()
+	return memorySnapshot(*db.pages.Load()).Get(key)
+}
+
+// Snapshot returns the list of pages, which do not change.
+func (db *memoryDB) Snapshot() (Snapshot, error) {
+	if db.closed.Load() {
+		return nil, ErrClosed
+	}
+	return memorySnapshot(*db.pages.Load()), nil
+}
+
+// memorySnapshot are the pages of a database at some instant.
+type memorySnapshot []*page
+
+func (pages memorySnapshot) Get(key []byte) ([]byte, bool, error) {
 	i := pageOf(pages, key)
 	if i < 0 {
 		return nil, false, nil
@@ -72,6 +86,26 @@ func (db *memoryDB) Get(key []byte) ([]byte, bool, error) {
 	}
 	return bytes.Clone(entries[j].Value), true, nil
 }
+
+func (pages memorySnapshot) Range(lo, hi []byte) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for i := max(pageOf(pages, lo), 0); i < len(pages); i++ {
+			for _, e := range pages[i].entries {
+				if bytes.Compare(e.Key, lo) < 0 {
+					continue
+				}
+				if hi != nil && bytes.Compare(e.Key, hi) >= 0 {
+					return
+				}
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (memorySnapshot) Close() error { return nil }
 
 // pageOf returns the last page whose first key is not above key, or -1.
 func pageOf(pages []*page, key []byte) int {
@@ -86,20 +120,7 @@ func (db *memoryDB) Range(lo, hi []byte) iter.Seq2[Entry, error] {
 			yield(Entry{}, ErrClosed)
 			return
 		}
-		pages := *db.pages.Load()
-		for i := max(pageOf(pages, lo), 0); i < len(pages); i++ {
-			for _, e := range pages[i].entries {
-				if bytes.Compare(e.Key, lo) < 0 {
-					continue
-				}
-				if hi != nil && bytes.Compare(e.Key, hi) >= 0 {
-					return
-				}
-				if !yield(e, nil) {
-					return
-				}
-			}
-		}
+		memorySnapshot(*db.pages.Load()).Range(lo, hi)(yield)
 	}
 }
 

@@ -246,6 +246,28 @@ func TestTableAgainstMap(t *testing.T) {
 					committed = maps.Clone(model)
 				case op < 99:
 					table.Passed(f.follow(rng.IntN(len(f.pending) + 1)))
+				case op == 99 && rng.IntN(2) == 0:
+					im, err := table.Image(nil)
+					require.NoError(t, err)
+					one, err := table.Image(key)
+					require.NoError(t, err)
+					if len(f.pending) > 0 && rng.IntN(2) == 0 {
+						table.Passed(f.follow(1)) // which the images do not see
+					}
+					require.NoError(t, table.Delete(Hash(key), key))
+					delete(model, string(key))
+					before := maps.Clone(model)
+					if has {
+						before[string(key)] = want
+					}
+					checkImage(t, im, before)
+					v, ok, err := one.Get(key)
+					require.NoError(t, err)
+					require.Equal(t, has, ok)
+					if ok {
+						require.Equal(t, want, int64(binary.BigEndian.Uint64(v)))
+					}
+					require.NoError(t, one.Close())
 				default:
 					f.follow(len(f.pending))
 					f.attempt++
@@ -273,6 +295,33 @@ func TestTableAgainstMap(t *testing.T) {
 				t.Logf("%d cache hits", lossy.hits)
 			}
 		})
+	}
+}
+
+// checkImage compares an image of boxes with a map, as a whole and key by key, and closes it.
+func checkImage(t *testing.T, im *Image, model map[string]int64) {
+	t.Helper()
+	got := make(map[string]int64)
+	last := ""
+	for e, err := range im.Range(nil, nil) {
+		require.NoError(t, err)
+		require.True(t, len(got) == 0 || last < string(e.Key), "keys ascend")
+		last = string(e.Key)
+		got[last] = int64(binary.BigEndian.Uint64(e.Value))
+	}
+	require.Equal(t, model, got)
+	for k, want := range model {
+		v, ok, err := im.Get([]byte(k))
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, want, int64(binary.BigEndian.Uint64(v)))
+	}
+	require.NoError(t, im.Close())
+	require.NoError(t, im.Close())
+	for _, err := range im.Range(nil, nil) {
+		if err != nil {
+			require.ErrorIs(t, err, ErrClosed)
+		}
 	}
 }
 

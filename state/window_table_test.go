@@ -1,6 +1,7 @@
 package state
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -111,6 +112,28 @@ func TestWindowTableAgainstMap(t *testing.T) {
 					committed = clone(now)
 				case op < 99:
 					table.Passed(f.follow(rng.IntN(len(f.pending) + 1)))
+				case op == 99 && rng.IntN(2) == 0:
+					im, err := table.Image(nil)
+					require.NoError(t, err)
+					one, err := table.Image(AppendWindowKey(nil, start, key))
+					require.NoError(t, err)
+					if len(f.pending) > 0 && rng.IntN(2) == 0 {
+						table.Passed(f.follow(1)) // which the images do not see
+					}
+					all := map[string]int64{}
+					for start, keys := range now {
+						for key, n := range keys {
+							all[string(AppendWindowKey(nil, start, []byte(key)))] = n
+						}
+					}
+					checkImage(t, im, all)
+					v, ok, err := one.Get(AppendWindowKey(nil, start, key))
+					require.NoError(t, err)
+					require.Equal(t, has, ok)
+					if ok {
+						require.Equal(t, want, int64(binary.BigEndian.Uint64(v)))
+					}
+					require.NoError(t, one.Close())
 				default:
 					f.follow(len(f.pending))
 					f.attempt++

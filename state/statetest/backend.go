@@ -47,6 +47,7 @@ func Run(t *testing.T, o Options) {
 	t.Run("Model", o.model)
 	t.Run("Clear", o.clear)
 	t.Run("RangeSeesOneState", o.oneState)
+	t.Run("Snapshot", o.snapshot)
 	t.Run("Checkpoint", o.checkpoint)
 	t.Run("Close", o.close)
 	t.Run("DirectoryInUse", o.inUse)
@@ -238,6 +239,34 @@ func (o Options) oneState(t *testing.T) {
 	for range db.Range(nil, nil) {
 		break // a walk may be left
 	}
+}
+
+// snapshot shows that a snapshot stays as it is, whatever is applied after.
+func (o Options) snapshot(t *testing.T) {
+	db := o.open(t)
+	apply(t, db, put("a", "1"), put("b", "2"), put("c", "3"))
+	before, err := db.Snapshot()
+	require.NoError(t, err)
+	apply(t, db, put("a", "new"), del("b"), put("d", "4"))
+	require.NoError(t, db.Apply(state.Batch{Clear: true}))
+	value, ok, err := before.Get([]byte("b"))
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, "2", string(value))
+	_, ok, err = before.Get([]byte("d"))
+	require.NoError(t, err)
+	require.False(t, ok)
+	var keys []string
+	for e, err := range before.Range([]byte("a"), []byte("c")) {
+		require.NoError(t, err)
+		keys = append(keys, string(e.Key)+string(e.Value))
+	}
+	require.Equal(t, []string{"a1", "b2"}, keys)
+	require.NoError(t, before.Close())
+	require.Empty(t, dump(t, db, nil, nil))
+	require.NoError(t, db.Close())
+	_, err = db.Snapshot()
+	require.ErrorIs(t, err, state.ErrClosed)
 }
 
 func (o Options) checkpoint(t *testing.T) {
