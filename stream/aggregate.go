@@ -135,6 +135,7 @@ func aggregate[K, V, A any](g *grouping[K, V], s *step, emit window.Emit, f fold
 	guards[K, V](s)
 	n.each, n.keeps = emit == window.OnUpdate, new(keeping)
 	kept, cells := s.keep(""), cellsOf[K, A](s, nil)
+	n.stored = storedCells(n, kept, codec.Codec[cell[A]](cells))
 	vanish := nilable[A]()
 	g.downs = append(g.downs, func(o *opening) engine.KeyedPort[V] {
 		r := openKept[K, V, A](o, n, kept, cells)
@@ -142,7 +143,7 @@ func aggregate[K, V, A any](g *grouping[K, V], s *step, emit window.Emit, f fold
 			return engine.KeyedPort[V]{}
 		}
 		guarded := guardFold[K](o, s, g.key, newCloner(cells.value), f)
-		if len(r.out.readers) == 0 && !vanish && !n.each && guarded == nil && r.expiry == nil {
+		if r.out.edge != nil && len(r.out.readers) == 0 && !vanish && !n.each && guarded == nil && r.expiry == nil {
 			return lastOfEach(r, f)
 		}
 		r.clone = newCloner(cells.value)

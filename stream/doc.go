@@ -35,6 +35,12 @@
 //     An aggregate may be changed in place by the function that makes it: what streams
 //     behind it keep, or hand to other tasks, are copies.
 //
+// # Queries
+//
+// Job.View reads the rows of a table while the job runs, as of the newest checkpoint or up to
+// the latest change; View.Subscribe gives them and then what changes. Picture draws a
+// topology or a job.
+//
 // # Errors
 //
 // A function that returns an error or panics ends the job with a Failure, unless OnError

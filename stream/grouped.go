@@ -138,6 +138,8 @@ func (g *grouping[K, V]) mustShuffle() bool {
 	return g.shuffled || !g.ownKey || !colocated(in) || g.joins && !g.spread(in)
 }
 
+func (g *grouping[K, V]) spreads() bool { return g.mustShuffle() || g.spread(g.step.inputs[0]) }
+
 func (g *grouping[K, V]) shuffle() { g.shuffled = true }
 
 func (g *grouping[K, V]) meet() { g.joins = true }

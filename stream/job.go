@@ -59,6 +59,7 @@ type Env struct {
 // Job is a running topology.
 type Job struct {
 	app   *Topology
+	run   *run
 	inner *engine.Job
 }
 
@@ -101,7 +102,7 @@ func Start(ctx context.Context, env Env, app *Topology) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Job{app: app, inner: inner}, nil
+	return &Job{app: app, run: r, inner: inner}, nil
 }
 
 func (o *opening) fail(err error) {

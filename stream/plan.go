@@ -18,6 +18,7 @@ type stage struct {
 	name   string
 	roots  []*step // sources, groupings that shuffle, or what delivers to a sink outside; in the order their records go at the same time
 	tasks  int
+	steps  []*step
 	stores []*storeDecl
 	cuts   []*step // the groupings it sends to, and the deliveries
 	joints []*step // the joint steps in it
@@ -219,6 +220,7 @@ func rootsOf(s *step, set map[*step]bool) {
 func (st *stage) collect(s *step, seen map[*step]bool) {
 	if !seen[s] {
 		seen[s] = true
+		st.steps = append(st.steps, s)
 		st.stores = append(st.stores, s.stores...)
 	}
 	for _, out := range s.outputs {

@@ -146,6 +146,7 @@ func aggregateSessions[K, V any, WK window.KeyOf[K], A any](w SessionWindowed[K,
 	value, l := layoutOf[K, A](s, w.spec.Grace(0).String()+", ")
 	codec := sessionsCodec[A]{value, l}
 	key := w.g.key
+	n.stored = storedSessions[K](n, key, rows, codec)
 	w.g.downs = append(w.g.downs, func(o *opening) engine.KeyedPort[V] {
 		a := &sessioning[K, V, A]{t: o.task, step: s.id, spec: w.spec, alone: w.at, longest: w.spec.GapMs(), key: key, fold: f, merge: merge,
 			emits: w.emit, w: window.Unknown}

@@ -50,6 +50,8 @@ type cut interface {
 	mustShuffle() bool
 	// shuffle makes it shuffle, whether it must or not.
 	shuffle()
+	// spreads tells whether what is below is in the task that the hash of its key says.
+	spreads() bool
 	// meet says that what is below meets records of other groupings, so that it must be
 	// spread over the tasks as they are.
 	meet()

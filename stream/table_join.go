@@ -55,6 +55,7 @@ func joinTables[K, V, V2, R any](t Table[K, V], other Table[K, V2], kind string,
 	exists := func(left, right bool) bool {
 		return (left || right) && (left || !need[0]) && (right || !need[1])
 	}
+	n.stored = storedJoin(t.n, other.n, exists, pair)
 	open := func(o *opening) *tableJoin[K, V, V2, R] {
 		j, ok := o.opened[s.id].(*tableJoin[K, V, V2, R])
 		if !ok {

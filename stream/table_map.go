@@ -42,6 +42,7 @@ func (t Table[K, V]) derive(kind string, noFunc bool) *step {
 func derived[K, V, R any](t Table[K, V], s *step, drops bool, f func(K, V) (R, bool)) Table[K, R] {
 	n := newTable[K, R](s)
 	n.each, n.kept, n.settled, n.closing = t.n.each, t.n.kept, t.n.settled, t.n.closing
+	n.stored = storedDerived(t.n, f)
 	id := s.id
 	t.n.read(func() bool { return drops || n.wantsOld() }, func(o *opening) rowPort[K, V] {
 		task, out, from := o.task, n.openTable(o), viewOf(o, t.n)

@@ -25,6 +25,8 @@ type tableNode[K, V any] struct {
 	kept    bool // rows can be looked up: windows that have closed cannot
 	settled bool // a row that was passed on is not changed in place any more
 
+	stored *stored[K, V] // how its rows are read from outside; nil where they cannot be
+
 	keeps *keeping // set for a table with a store of rows of its own
 
 	// closing, where it is not nil, tells when the row of a window is final: once a

@@ -5,6 +5,7 @@ import (
 
 	"github.com/thalweg/thalweg/stream/internal/engine"
 	"github.com/thalweg/thalweg/topic"
+	"github.com/thalweg/thalweg/topic/codec"
 )
 
 // Table reads a topic as a table: the newest record of each key is its row, and a
@@ -33,6 +34,7 @@ func toTable[K, V any](s Stream[K, V], kind string) Table[K, V] {
 	n.settled = true // a row takes the place of the one before
 	n.keeps = new(keeping)
 	store, cells := st.keep(""), cellsOf[K, V](st, nil)
+	n.stored = storedCells(n, store, codec.Codec[cell[V]](cells))
 	g.downs = append(g.downs, func(o *opening) engine.KeyedPort[V] {
 		r := openKept[K, V, V](o, n, store, cells)
 		if r == nil {

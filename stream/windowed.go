@@ -8,6 +8,7 @@ import (
 
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/stream/internal/engine"
+	"github.com/thalweg/thalweg/topic/codec"
 	"github.com/thalweg/thalweg/window"
 )
 
@@ -145,6 +146,7 @@ func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 	changed := keepChanged(s, w.emit)
 	s.checkToo(func() string { return checkMarked(w.emit, n.wantsOld()) })
 	key, spec := w.g.key, w.spec
+	n.stored = storedWindows[K](n, key, spec, kept, codec.Codec[cell[A]](cells))
 	w.g.downs = append(w.g.downs, func(o *opening) engine.KeyedPort[V] {
 		store := o.openStore(kept)
 		if store == nil {

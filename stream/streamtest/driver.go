@@ -195,6 +195,31 @@ func (d *Driver) Status() stream.Status {
 	return d.job.Status()
 }
 
+// Picture is the job's: its topology with what each stage has done.
+func (d *Driver) Picture() stream.Picture {
+	d.tb.Helper()
+	d.mustSettle()
+	return d.job.Picture()
+}
+
+// View is a view of a table of the topology, as Job.View gives it: of what is committed.
+func (d *Driver) View[K, V any](t stream.Table[K, V]) *stream.View[K, V] {
+	d.tb.Helper()
+	d.mustSettle()
+	return d.job.View(t)
+}
+
+// Get lets the pipeline work on everything sent so far and returns the row of k as it is
+// then, committed or not.
+func (d *Driver) Get[K, V any](t stream.Table[K, V], k K) (v V, ok bool) {
+	d.tb.Helper()
+	v, ok, err := d.View(t).Latest().Get(context.Background(), k)
+	if err != nil {
+		d.tb.Fatalf("streamtest: %v", err)
+	}
+	return v, ok
+}
+
 // Input returns a way to send records to a topic that the topology reads.
 func (d *Driver) Input[K, V any](t topic.Topic[K, V]) *Input[K, V] {
 	d.tb.Helper()

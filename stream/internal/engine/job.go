@@ -101,6 +101,10 @@ type Job struct {
 	mu        sync.Mutex // guards the fields below
 	pending   map[topic.TopicPartition]topic.LogPosition
 	committed map[topic.TopicPartition]topic.LogPosition
+	// Where the changelogs are: in the checkpoint in flight, and in the newest complete one.
+	pendingState   map[topic.TopicPartition]topic.LogPosition
+	committedState map[topic.TopicPartition]topic.LogPosition
+
 	advanced  chan struct{} // closed and replaced when a checkpoint completes
 	last      CheckpointStatus
 	triggered time.Time
@@ -115,6 +119,8 @@ type Job struct {
 
 	finished chan struct{} // closed when the job is over; result is set before
 	result   error
+
+	images images
 }
 
 // CheckpointStatus describes the newest complete checkpoint.
@@ -131,6 +137,8 @@ func Start(ctx context.Context, o Options, specs []TaskSpec) (*Job, error) {
 	j.pending = make(map[topic.TopicPartition]topic.LogPosition)
 	j.committed = make(map[topic.TopicPartition]topic.LogPosition)
 	j.callsPending, j.callsCommitted = make(map[*Calls]callProgress), make(map[*Calls]callProgress)
+	j.pendingState = make(map[topic.TopicPartition]topic.LogPosition)
+	j.committedState = make(map[topic.TopicPartition]topic.LogPosition)
 	j.ctx, j.cancel = context.WithCancelCause(context.Background())
 	j.done = j.ctx.Done()
 	ids := make([]checkpoint.TaskID, len(specs))
@@ -235,6 +243,9 @@ func (j *Job) openTasks(specs []TaskSpec) error {
 		for _, c := range t.calls {
 			j.callsCommitted[c] = callProgress{c.oldest, c.next}
 		}
+		for _, st := range t.stores {
+			j.committedState[st.changelog] = st.end
+		}
 	}
 	return nil
 }
@@ -312,6 +323,8 @@ func (j *Job) complete(id checkpoint.ID) {
 	clear(j.pending)
 	maps.Copy(j.callsCommitted, j.callsPending)
 	clear(j.callsPending)
+	maps.Copy(j.committedState, j.pendingState)
+	clear(j.pendingState)
 	j.last = CheckpointStatus{ID: id, At: now, Took: now.Sub(j.triggered)}
 	close(j.advanced)
 	j.advanced = make(chan struct{})
@@ -342,6 +355,9 @@ func (j *Job) report(t *Task, n int64, r checkpoint.Report) {
 		}
 	}
 	j.reportCallsLocked(t, n)
+	for _, st := range t.stores {
+		j.pendingState[st.changelog] = st.end
+	}
 	j.mu.Unlock()
 	j.session.Report(t.ID, n, r)
 }
@@ -506,7 +522,7 @@ func (j *Job) logEnd(result error, ended bool) {
 }
 
 func (j *Job) close() error {
-	err := j.session.Close()
+	err := errors.Join(j.images.close(), j.session.Close())
 	for _, t := range j.tasks {
 		if e := t.close(); e != nil && err == nil {
 			err = e
@@ -616,6 +632,7 @@ func (j *Job) stuck() error {
 func (j *Job) Kill() {
 	j.killed = !j.Ended()
 	j.cancel(ErrStopped)
+	_ = j.images.close()
 	for _, t := range j.tasks {
 		t.close()
 	}

@@ -66,6 +66,8 @@ type Task struct {
 	returned atomic.Bool  // the task's goroutine has ended
 	away     atomic.Int64 // calls that run beside the task
 
+	asked questions // of those who read its state
+
 	mu     sync.Mutex // guards public
 	public Status
 }
@@ -261,7 +263,8 @@ func (t *Task) Step() (worked bool) {
 	}
 	returned := false
 	defer func() { t.catch(recover(), returned) }()
-	worked = t.observeComplete()
+	worked = t.asked.answer()
+	worked = t.observeComplete() || worked
 	switch n := t.injected.Load(); {
 	case t.lanes == 0 && n > t.passed:
 		t.passBarrier(n)
