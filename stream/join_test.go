@@ -427,3 +427,20 @@ func TestJoinDoesNotWaitForEver(t *testing.T) {
 	require.NoError(t, job.Stop(t.Context()))
 	require.NoError(t, plane.Close())
 }
+
+// A stream that comes out of a shuffle and is joined with what another shuffle makes of it is
+// planned, though its stage would send to itself and is not the first one.
+func TestJoinOfAJoinWithItsOwnShuffle(t *testing.T) {
+	in, out := topic.New[string, int]("in"), topic.New[string, int]("out")
+	sum := func(a, b int) int { return a + b }
+	app := stream.New("circle")
+	byValue := app.Stream(in).KeyBy(func(v int) string { return fmt.Sprint(v % 2) })
+	pairs := byValue.Join(byValue, window.Within(0), sum).As("pairs")
+	pairs.Join(pairs.KeyBy(func(v int) string { return fmt.Sprint(v % 3) }), window.Within(0), sum).As("again").To(out)
+	d := streamtest.New(t, app)
+	d.Input(in).SendAt(at(1), "a", 3)
+	d.Input(in).SendAt(at(1), "b", 1)
+	d.Watermark(at(100))
+	// The pairs of key 1 are 6, 4, 4 and 2; those that get key 1 anew are 4 and 4.
+	require.ElementsMatch(t, []int{10, 10, 8, 8, 8, 8, 6, 6}, d.Output(out).Values())
+}

@@ -108,14 +108,20 @@ func (app *Topology) joinsOfItself() (joints []*step) {
 }
 
 // leadsTo tells whether what is sent to the cut comes, at once or through other stages, to st.
+// Some of these may still send to each other in a circle.
 func leadsTo(cut *step, st *stage, stages []*stage) bool {
-	if slices.Contains(st.roots, cut) {
-		return true
+	seen := make(map[*step]bool)
+	var leads func(cut *step) bool
+	leads = func(cut *step) bool {
+		if seen[cut] {
+			return false
+		}
+		seen[cut] = true
+		return slices.Contains(st.roots, cut) || slices.ContainsFunc(stages, func(other *stage) bool {
+			return other != st && slices.Contains(other.roots, cut) && slices.ContainsFunc(other.cuts, leads)
+		})
 	}
-	return slices.ContainsFunc(stages, func(other *stage) bool {
-		return other != st && slices.Contains(other.roots, cut) &&
-			slices.ContainsFunc(other.cuts, func(next *step) bool { return leadsTo(next, st, stages) })
-	})
+	return leads(cut)
 }
 
 func (app *Topology) cut() []*stage {
