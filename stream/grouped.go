@@ -55,6 +55,8 @@ type grouping[K, V any] struct {
 	downs     []func(o *opening) engine.KeyedPort[V]
 	keepValue bool // something below reads the value
 	key       codec.Codec[K]
+	fold      func(V, V) V // given to Combine
+	windows   []foldedIn   // the aggregations in windows below
 }
 
 // newGrouping makes the grouping that the step is.
@@ -174,8 +176,12 @@ func colocated(s *step) bool {
 }
 
 func (g *grouping[K, V]) newExchange(senders, receivers int, inOrder bool) any {
-	return engine.NewExchange[V](engine.ExchangeOptions{Senders: senders, Receivers: receivers,
+	x := engine.NewExchange[V](engine.ExchangeOptions{Senders: senders, Receivers: receivers,
 		KeepValue: g.keepValue, KeepHeaders: g.step.headersAreRead(), InOrder: inOrder})
+	if !inOrder {
+		x.Combine(g.combine())
+	}
+	return x
 }
 
 // openStage opens the stage below the exchange for one shard.

@@ -34,6 +34,8 @@ type Windowed[K, V any] struct {
 	spec window.Spec
 	emit window.Emit
 	late *bool // something reads the late side
+
+	counts bool // a record that stands for several is to be folded as often
 }
 
 // Emit sets when the aggregation emits: OnClose, the default, once for each window
@@ -48,7 +50,11 @@ func (w Windowed[K, V]) Emit(e window.Emit) Windowed[K, V] {
 }
 
 // Count counts the records of each key and window.
+//
+// Where the records are shuffled, those of a key and window are counted before they are sent, if
+// nothing else needs them one by one; see Grouped.Combine.
 func (w Windowed[K, V]) Count[WK window.KeyOf[K]]() Table[WK, int64] {
+	w.counts = true
 	return Table[WK, int64]{aggregateWindows[K, V, WK, int64](w, w.g.behind("count", false), count[V])}
 }
 
@@ -117,6 +123,7 @@ type windowing[K, V, WK, A any] struct {
 	single    bool   // each record is in one window
 	onUpdate  bool
 	countLate bool
+	counts    bool // fold a record that stands for several as often
 	emit      func(start int64, key []byte, c *cell[A], was change[A], mark window.Mark)
 	emits     window.Emit
 	marks     *marks      // nil with OnClose and OnUpdate
@@ -138,6 +145,7 @@ func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 	}
 	n := newTable[WK, A](s)
 	guards[K, V](s)
+	w.g.windows = append(w.g.windows, foldedIn{s, w.spec, w.emit, w.counts})
 	// Results are emitted when they are made, and are not kept once their window has closed.
 	n.each, n.kept, n.settled = true, false, w.emit == window.OnClose
 	n.closing = func(k WK) int64 { return window.Key[K](k).Start.UnixMilli() }
@@ -156,7 +164,7 @@ func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 			t: o.task, step: s.id, spec: spec, fold: f, watermark: window.Unknown, single: spec.IsSingle(),
 			passes: window.Unknown,
 			emits:  w.emit, marks: marksOf(w.emit), nextEnd: window.Unknown,
-			onUpdate: w.emit == window.OnUpdate, countLate: !*w.late,
+			onUpdate: w.emit == window.OnUpdate, countLate: !*w.late, counts: w.counts,
 			table: state.NewWindowTable[cell[A]](store.Store, cells), own: engine.Meta{Offset: -1}, out: n.openTable(o),
 			clone: newCloner(cells.value), guarded: guardFold[K](o, s, key, newCloner(cells.value), f),
 		}
@@ -228,6 +236,11 @@ func (a *windowing[K, V, WK, A]) add(m *engine.Meta, start int64, hash uint64, k
 	}
 	if a.guarded == nil {
 		a.fold(&c.value, !existed, v)
+		if a.counts {
+			for range m.More {
+				a.fold(&c.value, false, v)
+			}
+		}
 	} else if !a.guarded(m, key, &c.value, !existed, v) {
 		if !existed {
 			a.t.Fail(a.step, a.table.Delete(start, hash, key))

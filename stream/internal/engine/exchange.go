@@ -24,6 +24,8 @@ const (
 type Exchange[V any] struct {
 	o     ExchangeOptions
 	lanes [][]*lane[V] // by sender, then receiver
+
+	combine *Combine[V] // nil sends each record
 }
 
 // ExchangeOptions describes an exchange.
@@ -47,9 +49,13 @@ func NewExchange[V any](o ExchangeOptions) *Exchange[V] {
 	return x
 }
 
+// Combine sets that senders put records together. The exchange must not be in order, nor keep
+// headers.
+func (x *Exchange[V]) Combine(c *Combine[V]) { x.combine = c }
+
 type exchanged[V any] struct {
 	time   int64
-	offset int64
+	offset int64 // of a record that stands for n more -1-n: it comes from several
 	hash   uint64
 	keyEnd uint32 // with noKey of a record without a key, and tooFar
 	origin Origin // ^origin of a record without a value
@@ -104,6 +110,10 @@ func (b *laneBatch[V]) describe(i int, m *Meta) {
 	m.Time, m.Offset, m.Origin, m.Deleted, m.NoKey, m.TooFar = r.time, r.offset, r.origin, r.origin < 0, r.keyEnd&noKey != 0, r.keyEnd&tooFar != 0
 	if m.Deleted {
 		m.Origin = ^m.Origin
+	}
+	m.More = 0
+	if m.Offset < -1 {
+		m.Offset, m.More = -1, uint32(-1-m.Offset)
 	}
 	if len(b.ends) == 0 {
 		m.headers = nil
@@ -219,6 +229,8 @@ type Sender[V any] struct {
 	idle    bool // Idle was said and nothing since
 	keep    bool
 	headers bool
+
+	combiner *combiner[V] // nil sends each record
 }
 
 // OpenSender opens the exchange in task t, its i-th sender.
@@ -231,12 +243,23 @@ func (x *Exchange[V]) OpenSender(t *Task, i int) *Sender[V] {
 		l.sender = t
 		s.sent[j] = window.Unknown
 	}
+	if x.combine != nil {
+		s.combiner = newCombiner(x.combine, s)
+	}
 	t.senders = append(t.senders, s)
 	return s
 }
 
 // Send hands a record to the task that owns its key.
 func (s *Sender[V]) Send(m *Meta, key []byte, v *V) {
+	if s.combiner != nil {
+		s.combiner.take(m, key, v)
+		return
+	}
+	s.send(m, key, v)
+}
+
+func (s *Sender[V]) send(m *Meta, key []byte, v *V) {
 	s.idle = false
 	j := 0
 	switch {
@@ -259,6 +282,9 @@ func (s *Sender[V]) Send(m *Meta, key []byte, v *V) {
 	if m.Deleted {
 		r.origin = ^r.origin
 	}
+	if m.More > 0 {
+		r.offset = -1 - int64(m.More)
+	}
 	if m.NoKey {
 		r.keyEnd |= noKey
 	}
@@ -278,10 +304,18 @@ func (s *Sender[V]) Send(m *Meta, key []byte, v *V) {
 
 // Watermark moves the sender's watermark. Each lane learns of it before its next
 // record, or with the next flush.
-func (s *Sender[V]) Watermark(w int64) { s.w, s.idle = w, false }
+func (s *Sender[V]) Watermark(w int64) {
+	s.idle = false
+	if s.combiner != nil {
+		s.combiner.watermark(w)
+	} else {
+		s.w = w
+	}
+}
 
 // Idle tells every lane that this sender has nothing to say about time for now.
 func (s *Sender[V]) Idle() {
+	s.uncombine()
 	s.idle = true
 	for j := range s.lanes {
 		b := s.batch(j)
@@ -292,6 +326,13 @@ func (s *Sender[V]) Idle() {
 		s.rest[j] = false
 		s.sent[j] = window.Unknown // whatever comes next makes the lane active again
 		s.ship(j)
+	}
+}
+
+// uncombine sends what was put together, so that lanes have all there is up to the watermark.
+func (s *Sender[V]) uncombine() {
+	if s.combiner != nil {
+		s.combiner.flush()
 	}
 }
 
@@ -321,6 +362,7 @@ func (s *Sender[V]) ship(j int) {
 // flush sends what the lanes hold, watermarks included, and with rest that this is all
 // for now.
 func (s *Sender[V]) flush(rest bool) (sent bool) {
+	s.uncombine()
 	for j := range s.lanes {
 		if s.sent[j] != s.w && !s.idle {
 			s.mark(j, s.batch(j))
@@ -362,6 +404,7 @@ func (s *Sender[V]) yield() {
 
 // barrier sends what the lanes hold and barrier n behind it.
 func (s *Sender[V]) barrier(n int64) {
+	s.uncombine()
 	for j := range s.lanes {
 		b := s.batch(j)
 		if s.sent[j] != s.w && !s.idle {

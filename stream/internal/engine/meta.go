@@ -11,6 +11,7 @@ type Meta struct {
 	Deleted bool   // the record has no value
 	NoKey   bool   // the record has no key
 	TooFar  bool   // its time is too far ahead of the clock: it is late, wherever event time counts
+	More    uint32 // records that this one stands for besides itself; see Combine
 
 	// The headers are those of the source record, where there is one, or encoded.
 	records *topic.RecordIterator
