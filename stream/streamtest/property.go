@@ -109,11 +109,8 @@ func newRun(tb testing.TB, seed uint64, maxPartitions int) *Run {
 	if maxPartitions <= 0 {
 		maxPartitions = 4
 	}
-	rng := rand.New(rand.NewPCG(seed, 1))
-	// Some runs are crowded with each kind of disturbance, others have none of it.
-	often := func(most int) int { return rng.IntN(2) * rng.IntN(most+1) }
-	return &Run{tb: tb, seed: seed, partitions: 1 + rng.IntN(maxPartitions),
-		chaos: &chaos{rng: rng, crashes: often(10), checkpoints: often(40), steps: often(60)}}
+	c := newChaos(seed)
+	return &Run{tb: tb, seed: seed, partitions: 1 + c.rng.IntN(maxPartitions), chaos: c}
 }
 
 // do makes the run.
@@ -282,6 +279,19 @@ type chaos struct {
 	checkpoints int
 	steps       int
 }
+
+func newChaos(seed uint64) *chaos {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	// Some runs are crowded with each kind of disturbance, others have none of it.
+	often := func(most int) int { return rng.IntN(2) * rng.IntN(most+1) }
+	return &chaos{rng: rng, crashes: often(10), checkpoints: often(40), steps: often(60)}
+}
+
+// Disturb has a seed decide from now on which task works when, and after which of the records
+// that are sent tasks work for a while, checkpoints begin and the process crashes. What the test
+// asks for happens as well; a watermark set by hand is committed at once, so that no crash
+// takes it back. Call it before the job starts, which it does when it is first asked to work.
+func (d *Driver) Disturb(seed uint64) { d.chaos = newChaos(seed) }
 
 // pick is Env.Pick; nil without chaos.
 func (c *chaos) pick() func(n int) int {
