@@ -101,6 +101,9 @@ type panicked struct {
 
 func (p *panicked) Unwrap() error { return &p.PanicError }
 
+// Trace is where it came from.
+func (p *panicked) Trace() []byte { return p.stack }
+
 // giveUp deals with a record for which the function has failed for good.
 func (g *guard[K, V]) giveUp(m *engine.Meta, key func() (K, error), v *V, cause error) {
 	if g.policy.verdict == verdictFail {

@@ -85,12 +85,16 @@ func Start(ctx context.Context, env Env, app *Topology) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
+	feeds, err := r.openFeeds()
+	if err != nil {
+		return nil, err
+	}
 	budget := env.StateMemory
 	if budget <= 0 {
 		budget = DefaultStateMemory
 	}
 	inner, err := engine.Start(ctx, engine.Options{
-		Name: app.name, Plane: env.Plane, Config: app.checkpoint, Budget: budget, Idleness: app.leastIdle(),
+		Name: app.name, Plane: env.Plane, Config: app.checkpoint, Budget: budget, Idleness: app.leastIdle(), Feeds: feeds,
 		Now: env.Now, Logger: env.Logger, Manual: env.Manual, Pick: env.Pick,
 		StepName: func(id int) (string, string) {
 			if id < 0 || id >= len(app.steps) {

@@ -327,6 +327,8 @@ func newRun(app *Topology, env Env) (*run, error) {
 		var name string
 		var spec topic.Spec
 		switch {
+		case s.source != nil && s.source.feed != nil:
+			continue // made below
 		case s.source != nil:
 			name, spec = s.source.topic, s.source.spec
 		case s.sink != nil:
@@ -346,6 +348,17 @@ func newRun(app *Topology, env Env) (*run, error) {
 			return nil, fmt.Errorf("stream: job %q: topic of dead letters: %w", app.name, err)
 		}
 	}
+	for _, s := range app.steps {
+		if s.source == nil || s.source.feed == nil {
+			continue
+		}
+		if _, ok := env.Plane.Log().Spec(s.source.topic); !ok {
+			if err := env.Plane.Log().Create(s.source.topic, topic.Spec{Partitions: 1, Sync: all.Sync}); err != nil {
+				return nil, fmt.Errorf("stream: job %q: topic of source %q: %w", app.name, s.name, err)
+			}
+		}
+	}
+	r.sync = sync
 	r.stages = app.stages()
 	if err := r.size(r.stages); err != nil {
 		return nil, err

@@ -13,7 +13,8 @@ type source struct {
 	topic     string
 	spec      topic.Spec
 	committed bool
-	replay    bool // of dead letters: from the beginning to what is there when the job starts
+	replay    bool                                                      // of dead letters: from the beginning to what is there when the job starts
+	feed      func(r *run, p *topic.LogPartition) (*engine.Feed, error) // what writes it, of From; else nil
 	open      func(o *opening, at sourceStart)
 	decode    any // a func(key, value []byte) (K, V, error)
 
@@ -23,7 +24,7 @@ type source struct {
 
 // startAt is where a job begins to read that runs for the first time.
 func (s *source) startAt(app *Topology) topic.Position {
-	if s.replay {
+	if s.replay || s.feed != nil {
 		return topic.Start()
 	}
 	return app.startAt
@@ -33,6 +34,9 @@ func (s *source) startAt(app *Topology) topic.Position {
 func (s *source) stopAt(app *Topology) *topic.Position {
 	if s.replay {
 		return new(topic.End())
+	}
+	if s.feed != nil { // it ends when what it reads does
+		return nil
 	}
 	return app.stopAt
 }

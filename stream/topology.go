@@ -54,6 +54,7 @@ func (app *Topology) Name() string { return app.name }
 func (app *Topology) Topics() (read, written []string) {
 	for _, s := range app.steps {
 		switch {
+		case s.source != nil && s.source.feed != nil:
 		case s.source != nil:
 			read = append(read, s.source.topic)
 		case s.sink != nil:
@@ -313,7 +314,7 @@ func origin(s *step) string {
 	var names []string
 	for _, in := range s.inputs {
 		switch {
-		case in.source != nil:
+		case in.source != nil && in.source.feed == nil:
 			names = append(names, in.source.topic)
 		case in.named:
 			names = append(names, in.name)

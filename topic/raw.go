@@ -15,7 +15,13 @@ type (
 	BatchBuilder   = log.BatchBuilder
 	Header         = log.Header
 	ProducerID     = log.ProducerID
+	LogTail        = log.Tail
 )
+
+// EncodePlain seals what b holds into a batch for p that belongs to no producer.
+func EncodePlain(p *LogPartition, b *BatchBuilder) ([]byte, error) {
+	return p.Encode(b, log.Producer{ID: log.NoProducer})
+}
 
 // ErrOffsetOutOfRange is the log's own.
 var ErrOffsetOutOfRange = log.ErrOffsetOutOfRange

@@ -61,7 +61,8 @@ type Options struct {
 	Now      func() time.Time
 	Logger   *slog.Logger
 	StepName func(step int) (name, line string)
-	Manual   bool // no goroutines: Step and Trigger are called from outside
+	Feeds    []*Feed // of the sources it reads
+	Manual   bool    // no goroutines: Step and Trigger are called from outside
 
 	// Pick chooses one of n in a manual job, where what comes next is free: the task that
 	// works, the call that returns. Nil lets all tasks work in turn, and takes the first call.
@@ -141,6 +142,9 @@ func Start(ctx context.Context, o Options, specs []TaskSpec) (*Job, error) {
 	j.committedState = make(map[topic.TopicPartition]topic.LogPosition)
 	j.ctx, j.cancel = context.WithCancelCause(context.Background())
 	j.done = j.ctx.Done()
+	for _, f := range o.Feeds {
+		f.job = j
+	}
 	ids := make([]checkpoint.TaskID, len(specs))
 	for i, s := range specs {
 		ids[i] = s.ID
@@ -175,6 +179,9 @@ func Start(ctx context.Context, o Options, specs []TaskSpec) (*Job, error) {
 		}
 		for _, d := range j.deliveries {
 			j.wg.Go(func() { d.run(j.ctx) })
+		}
+		for _, f := range o.Feeds {
+			j.wg.Go(func() { f.run(j.ctx) })
 		}
 		go j.run()
 	}
@@ -523,6 +530,9 @@ func (j *Job) logEnd(result error, ended bool) {
 
 func (j *Job) close() error {
 	err := errors.Join(j.images.close(), j.session.Close())
+	for _, f := range j.o.Feeds {
+		f.o.Source.Close()
+	}
 	for _, t := range j.tasks {
 		if e := t.close(); e != nil && err == nil {
 			err = e
@@ -633,6 +643,9 @@ func (j *Job) Kill() {
 	j.killed = !j.Ended()
 	j.cancel(ErrStopped)
 	_ = j.images.close()
+	for _, f := range j.o.Feeds {
+		f.o.Source.Close()
+	}
 	for _, t := range j.tasks {
 		t.close()
 	}
@@ -692,6 +705,9 @@ func (j *Job) CatchUp(ctx context.Context) error {
 // Step lets every task of a manual job do a piece of work; with Options.Pick one that has
 // something to do.
 func (j *Job) Step() (worked bool, err error) {
+	for _, f := range j.o.Feeds {
+		worked = f.step(j.ctx) || worked
+	}
 	first := j.pick(len(j.tasks))
 	for i := range j.tasks {
 		t := j.tasks[(first+i)%len(j.tasks)]

@@ -42,6 +42,9 @@ type SourceOptions[K, V any] struct {
 	Step int
 	Name string // of the clock
 
+	Feed *Feed // where it is not nil, what writes the partition: marks are passed over
+	Ends bool  // with Feed: the source has ended when what is fed has
+
 	// Guard, where it is not nil, calls load, which decodes a record, and tells whether
 	// it succeeded. A record for which it did not is passed over.
 	Guard func(m *Meta, key, value []byte, load func() error) bool
@@ -109,6 +112,19 @@ func (s *Source[K, V]) tell() {
 	}
 }
 
+// stopAt is where the source ends; negative while that is nowhere.
+func (s *Source[K, V]) stopAt() topic.LogOffset {
+	if s.o.Stop < 0 && s.o.Ends {
+		return s.o.Feed.End()
+	}
+	return s.o.Stop
+}
+
+func (s *Source[K, V]) isStop(off topic.LogOffset) bool {
+	stop := s.stopAt()
+	return stop >= 0 && off >= stop
+}
+
 func (s *Source[K, V]) poll() bool {
 	if s.ended || s.waits() {
 		return false
@@ -149,10 +165,14 @@ func (s *Source[K, V]) nextRecord() bool {
 			s.endBatch()
 			return false
 		}
-		if s.o.Stop >= 0 && s.records.Offset >= s.o.Stop {
+		if s.isStop(s.records.Offset) {
 			s.endBatch()
 			s.end()
 			return false
+		}
+		if s.o.Feed != nil && s.records.Key == nil && s.records.Value == nil {
+			s.next.Offset = s.records.Offset + 1
+			continue
 		}
 		m := &s.meta
 		m.Offset, m.Time, s.t.Running = int64(s.records.Offset), s.records.Time, s.o.Step
@@ -295,7 +315,7 @@ func (s *Source[K, V]) nextBatch() bool {
 		s.next = at
 		s.t.moved()
 	}
-	if s.o.Stop >= 0 && s.next.Offset >= s.o.Stop {
+	if s.isStop(s.next.Offset) {
 		s.end()
 		return false
 	}
@@ -330,7 +350,7 @@ func (s *Source[K, V]) endBatch() {
 		s.t.Fail(s.o.Step, fmt.Errorf("read %s: %w", s.o.Partition.Name(), err))
 	}
 	s.inBatch = false
-	if s.o.Stop < 0 || s.reader.Offset() <= s.o.Stop {
+	if at := s.reader.Offset(); s.stopAt() < 0 || at <= s.stopAt() {
 		s.next = s.reader.Position()
 	}
 }
