@@ -266,6 +266,19 @@ func (r *run) size(stages []*stage) error {
 				}
 			}
 		}
+		parts := 0 // as Repartition has it
+		for _, root := range st.roots {
+			if root.parts == 0 {
+				continue
+			}
+			if parts != 0 && root.parts != parts || len(sources) > 0 && root.parts != st.tasks {
+				return fmt.Errorf("stream: job %q: step %q puts what is repartitioned to %d tasks (%s) together by key with what is in %d, "+
+					"and the records of a key would be in different tasks: give both the same number",
+					r.app.name, st.name, root.parts, root.line, max(parts, st.tasks*min(len(sources), 1)))
+			}
+			parts = root.parts
+			st.tasks = parts
+		}
 		if s := st.deliver(); s != nil {
 			if s.deliver.parts > 0 {
 				st.tasks = s.deliver.parts
@@ -278,11 +291,11 @@ func (r *run) size(stages []*stage) error {
 			kept, ok := r.env.Plane.Log().Spec(r.changelog(d))
 			switch {
 			case !ok:
-			case i == 0 && len(sources) == 0:
+			case i == 0 && len(sources) == 0 && parts == 0:
 				st.tasks = kept.Partitions
 			case kept.Partitions != st.tasks:
 				return fmt.Errorf("stream: job %q: step %q (%s) has state in %d shards and would now run in %d tasks; "+
-					"state does not move between shards: keep the partitions of the source, or give the step another name with As to begin anew",
+					"state does not move between shards: keep the partitions of the source, or the number of Repartition, or give the step another name with As to begin anew",
 					r.app.name, d.step.name, d.step.line, kept.Partitions, st.tasks)
 			}
 		}
@@ -307,6 +320,29 @@ type run struct {
 	exchanges map[*step]any
 	first     map[*step]map[string]int // for a grouping: by stage, the number of its first sender
 	stops     map[topic.TopicPartition]topic.LogOffset
+	feeds     map[*source]*engine.Feed
+	sync      syncPolicy // of what is declared to be written
+}
+
+// openFeeds opens what writes the topics of sources that are outside of the log.
+func (r *run) openFeeds() (all []*engine.Feed, err error) {
+	r.feeds = make(map[*source]*engine.Feed)
+	for _, s := range r.app.steps {
+		if s.source == nil || s.source.feed == nil {
+			continue
+		}
+		p, err := r.env.Plane.Log().Partition(topic.TopicPartition{Topic: s.source.topic})
+		if err != nil {
+			return nil, err
+		}
+		f, err := s.source.feed(r, p)
+		if err != nil {
+			return nil, fmt.Errorf("stream: job %q: source %q: %w", r.app.name, s.name, err)
+		}
+		r.feeds[s.source] = f
+		all = append(all, f)
+	}
+	return all, nil
 }
 
 func (r *run) partitions(topic string) int {

@@ -26,6 +26,7 @@ type step struct {
 	table     bool           // gives a table, which may be looked at from outside
 	needsKey  bool           // reads the key it is given
 	changeKey bool           // gives another key to what follows
+	parts     int            // of a grouping: how many tasks are below it; 0 is for the plan to say
 	joint     bool           // needs the records of a key of all its inputs in one task
 	unkeyed   bool           // its state is not by the key of its records: they may be in any task
 	side      string         // tells the groupings in front of one joint step apart
@@ -86,7 +87,7 @@ func (s *step) label() string {
 // effect of its own, gives a table, or is one of two sides.
 func (s *step) mayEnd() bool {
 	switch s.kind {
-	case "peek", "process", "side", "split yes", "split no":
+	case "peek", "process", "side", "split yes", "split no", "route":
 		return true
 	}
 	return s.sink != nil || s.deliver != nil || s.table || s.stateful()

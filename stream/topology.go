@@ -256,7 +256,7 @@ func (app *Topology) deriveNames() {
 			continue
 		}
 		for _, out := range s.outputs {
-			if name := out.name + s.side + "-by"; out.needsName() && (s.name == "" || name < s.name) {
+			if name := out.name + s.side + "-by"; (out.needsName() || out.named) && (s.name == "" || name < s.name) {
 				s.name = name
 			}
 		}

@@ -1,0 +1,50 @@
+package stream
+
+import (
+	"fmt"
+
+	"github.com/thalweg/thalweg/stream/internal/engine"
+	"github.com/thalweg/thalweg/topic"
+)
+
+// Repartition moves the records to n tasks, by their keys, and all behind it up to the next
+// shuffle runs there: to have more tasks than a source has partitions, or fewer, or to join what
+// has other partitions. Records without a key are spread. Those of a key keep their order.
+//
+// With state behind it n stays what it was at the first run, unless the steps with state get other
+// names. As names what it gives, and tells several of one stream apart.
+func (s Stream[K, V]) Repartition(n int) Stream[K, V] {
+	st := s.n.step.app.declare("repartition", s.n.step)
+	st.needsKey = true
+	if n <= 0 {
+		st.fault(fmt.Sprintf("a repartition to %d tasks: use 1 or more", n))
+	}
+	st.parts = n
+	g := group(s, st, true, func(k K, _ V) K { return k }).g
+	g.shuffled, g.deletes, g.keyless = true, true, true
+	out := &node[K, V]{step: g.behind("repartitioned", true)}
+	id := out.step.id
+	g.downs = append(g.downs, func(o *opening) engine.KeyedPort[V] {
+		t, down := o.task, out.open(o)
+		return engine.KeyedPort[V]{Watermark: down.Watermark, Idle: down.Idle, Push: func(m *engine.Meta, _ uint64, encoded []byte, v *V) {
+			var k K
+			if !m.NoKey {
+				var err error
+				if k, err = g.key.Decode(encoded); err != nil {
+					t.Fail(id, fmt.Errorf("decode key: %w", err))
+					return
+				}
+			}
+			down.Push(m, k, v)
+		}}
+	})
+	return Stream[K, V]{out}
+}
+
+// Through writes the stream to a topic, as To does, and goes on with the same records in as many
+// tasks as the topic has partitions. They do not wait for the topic, and what others write there
+// is not among them: for that read it by another topology.
+func (s Stream[K, V]) Through(t topic.Topic[K, V]) Stream[K, V] {
+	s.To(t)
+	return s.Repartition(t.Spec().Partitions)
+}
