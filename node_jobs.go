@@ -22,15 +22,7 @@ func (n *Node) Start(ctx context.Context, app *stream.Topology) (*stream.Job, er
 		return nil, err
 	}
 	defer leave()
-	j, err := stream.Start(ctx, stream.Env{
-		Plane:       n.plane,
-		Backend:     n.options.State,
-		StateDir:    path.Join(n.dir, stateFolder),
-		Cache:       n.cache,
-		StateMemory: n.options.StateMemory,
-		Logger:      n.logger,
-		Now:         n.options.Log.Now,
-	}, app)
+	j, err := stream.Start(ctx, n.env(), app)
 	if err != nil {
 		return nil, fmt.Errorf("thalweg: start job %q: %w", app.Name(), err)
 	}
@@ -44,6 +36,38 @@ func (n *Node) Start(ctx context.Context, app *stream.Topology) (*stream.Job, er
 		n.mu.Unlock()
 	})
 	return j, nil
+}
+
+// env is what a job needs of the node.
+func (n *Node) env() stream.Env {
+	return stream.Env{
+		Plane:       n.plane,
+		Backend:     n.options.State,
+		StateDir:    path.Join(n.dir, stateFolder),
+		Cache:       n.cache,
+		StateMemory: n.options.StateMemory,
+		Logger:      n.logger,
+		Now:         n.options.Log.Now,
+	}
+}
+
+// Compare tells what would become of the state of app's job if app were started now: which
+// steps go on from their state, which begin without, and what state no step has any more.
+// Nothing is started or changed. That values are stored as another type is found by Start.
+func (n *Node) Compare(app *stream.Topology) (stream.Evolution, error) {
+	if app == nil {
+		return stream.Evolution{}, errors.New("thalweg: no topology to compare: make one with stream.New")
+	}
+	leave, err := n.enter()
+	if err != nil {
+		return stream.Evolution{}, err
+	}
+	defer leave()
+	e, err := stream.Compare(n.env(), app)
+	if err != nil {
+		return stream.Evolution{}, fmt.Errorf("thalweg: compare job %q: %w", app.Name(), err)
+	}
+	return e, nil
 }
 
 // Run runs app until it fails or comes to its end (StopAt). When ctx ends first,

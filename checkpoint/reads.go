@@ -1,5 +1,29 @@
 package checkpoint
 
+import "github.com/thalweg/thalweg/log"
+
+// JobState returns the newest complete checkpoint of a job and where it stands in each of the
+// changelogs it names, those of steps that the job has no more as well; ok is false for a job
+// that has completed none.
+func (p *Plane) JobState(job string) (id ID, changelogs map[log.TopicPartition]log.Position, ok bool) {
+	p.stateMu.RLock()
+	defer p.stateMu.RUnlock()
+	j := p.state.jobs[job]
+	if j == nil || len(j.checkpoints) == 0 {
+		return ID{}, nil, false
+	}
+	newest := join(j.checkpoints)
+	changelogs = make(map[log.TopicPartition]log.Position)
+	for _, r := range newest.reports {
+		for _, c := range r.Changelogs {
+			if end, ok := changelogs[c.Partition]; !ok || end.Offset < c.End.Offset {
+				changelogs[c.Partition] = c.End
+			}
+		}
+	}
+	return newest.id, changelogs, true
+}
+
 // ReadsIntoState returns a job that reads a topic into state without a shuffle: by its
 // newest checkpoint, a task that reads a partition of the topic has a changelog of its
 // own. The keys of the shard are those of the partition then, so the topic cannot get

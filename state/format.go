@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -68,6 +69,21 @@ func SplitWindowKey(stateKey []byte) (start int64, key []byte, err error) {
 		return 0, nil, fmt.Errorf("state: key %x is too short to hold a window start", stateKey)
 	}
 	return int64(binary.BigEndian.Uint64(stateKey) ^ (1 << 63)), stateKey[windowSize:], nil
+}
+
+// StoredKey is the key under which a store has a state key, and a changelog.
+func StoredKey(stateKey []byte) []byte { return append([]byte{kindValue}, stateKey...) }
+
+// FirstValue is a key before which a store has no values, and behind which nothing else.
+func FirstValue() []byte { return []byte{kindValue} }
+
+// ParseSchema returns the schema in an entry of a store or a record of a changelog; nil where
+// the entry is something else.
+func ParseSchema(key, value []byte) (schema []byte, err error) {
+	if !bytes.HasPrefix(key, schemasBegin) {
+		return nil, nil
+	}
+	return valueBody(value)
 }
 
 // ParseChange takes apart a record of a changelog. ok is false for a record that

@@ -157,13 +157,43 @@ const (
 	imageBytes   = 256 << 10
 )
 
-// stored walks what the database holds, some entries at a time.
+// stored walks what the database holds of values.
 func (im *Image) stored(lo, hi []byte) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		from, end := append([]byte{kindValue}, lo...), valuesEnd
+		end := valuesEnd
 		if hi != nil {
-			end = append([]byte{kindValue}, hi...)
+			end = StoredKey(hi)
 		}
+		for e, err := range im.all(StoredKey(lo), end) {
+			if err == nil {
+				e.Key = e.Key[1:]
+				e.Value, err = valueBody(e.Value)
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Stored walks the values and the schemas in the image of a store as the store has them,
+// ascending: what a changelog would have to hold, for a store to become like this one.
+func (im *Image) Stored() iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for e, err := range im.all(schemasBegin, valuesEnd) {
+			if err != nil {
+				err = im.store.wrap("read an image", err)
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// all walks the database, some entries at a time.
+func (im *Image) all(from, end []byte) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
 		var entries []Entry
 		for more := true; more; {
 			var err error
@@ -172,7 +202,7 @@ func (im *Image) stored(lo, hi []byte) iter.Seq2[Entry, error] {
 				return
 			}
 			for _, e := range entries {
-				if !yield(Entry{e.Key[1:], e.Value}, nil) {
+				if !yield(e, nil) {
 					return
 				}
 			}
@@ -192,15 +222,11 @@ func (im *Image) read(dst []Entry, from, end []byte) (_ []Entry, more bool, err 
 	}
 	size := 0
 	for e, err := range im.snap.Range(from, end) {
-		var value []byte
-		if err == nil {
-			value, err = valueBody(e.Value)
-		}
 		if err != nil {
 			return dst, false, err
 		}
-		dst = append(dst, Entry{bytes.Clone(e.Key), append([]byte{}, value...)})
-		if size += len(e.Key) + len(value); len(dst) == imageEntries || size > imageBytes {
+		dst = append(dst, Entry{bytes.Clone(e.Key), append([]byte{}, e.Value...)})
+		if size += len(e.Key) + len(e.Value); len(dst) == imageEntries || size > imageBytes {
 			return dst, true, nil
 		}
 	}

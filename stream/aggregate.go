@@ -88,9 +88,14 @@ func layoutOf[K, A any](s *step, what string) (codec.Codec[A], layout) {
 		s.fault(fmt.Sprintf("no codec for the state: %v", err))
 	}
 	inner, _ := value.(codec.Schemed)
-	text := what + "key " + plainName(reflect.TypeFor[K]()) + ", value " + plainName(reflect.TypeFor[A]())
-	if inner != nil {
-		text += " by field"
+	text := what + "key " + plainName(reflect.TypeFor[K]()) + ", value "
+	switch _, versioned := value.(interface{ Versioned() }); {
+	case versioned:
+		text += "in versions" // which say what it is
+	case inner != nil:
+		text += plainName(reflect.TypeFor[A]()) + " by field"
+	default:
+		text += plainName(reflect.TypeFor[A]())
 	}
 	return value, layout{text, inner}
 }
@@ -134,7 +139,7 @@ func aggregate[K, V, A any](g *grouping[K, V], s *step, emit window.Emit, f fold
 	n := newTable[K, A](s)
 	guards[K, V](s)
 	n.each, n.keeps = emit == window.OnUpdate, new(keeping)
-	kept, cells := s.keep(""), cellsOf[K, A](s, nil)
+	kept, cells := s.keep("").ownKeys(), cellsOf[K, A](s, nil)
 	n.stored = storedCells(n, kept, codec.Codec[cell[A]](cells))
 	vanish := nilable[A]()
 	g.downs = append(g.downs, func(o *opening) engine.KeyedPort[V] {

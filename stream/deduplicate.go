@@ -34,7 +34,7 @@ func (g Grouped[K, V]) Deduplicate(within time.Duration) Stream[K, V] {
 	}
 	d.pileMs = 2*within.Milliseconds() + 1
 	coded := firstsCodec{layout{text: fmt.Sprintf("times of first records in piles of %d ms, key %s", d.pileMs, plainName(reflect.TypeFor[K]()))}}
-	kept := s.keep("")
+	kept := s.keep("").keysBehind(windowBytes)
 	g.g.downs = append(g.g.downs, func(o *opening) engine.KeyedPort[V] {
 		store := o.openStore(kept)
 		if store == nil {

@@ -41,6 +41,12 @@
 // the latest change; View.Subscribe gives them and then what changes. Picture draws a
 // topology or a job.
 //
+// # Changes
+//
+// State is found by the names of steps. Job.Evolution tells what a changed topology made of
+// it, Job.SaveTo writes a savepoint, which Topology.StartFrom begins from and any program can
+// read, and Topology.Tasks sets in how many tasks stages run.
+//
 // # Errors
 //
 // A function that returns an error or panics ends the job with a Failure, unless OnError

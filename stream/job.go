@@ -61,6 +61,8 @@ type Job struct {
 	app   *Topology
 	run   *run
 	inner *engine.Job
+
+	evolved Evolution
 }
 
 // Start validates app and starts it. It returns once state is restored.
@@ -89,13 +91,17 @@ func Start(ctx context.Context, env Env, app *Topology) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
+	imports, err := r.imports()
+	if err != nil {
+		return nil, err
+	}
 	budget := env.StateMemory
 	if budget <= 0 {
 		budget = DefaultStateMemory
 	}
 	inner, err := engine.Start(ctx, engine.Options{
 		Name: app.name, Plane: env.Plane, Config: app.checkpoint, Budget: budget, Idleness: app.leastIdle(), Feeds: feeds,
-		Now: env.Now, Logger: env.Logger, Manual: env.Manual, Pick: env.Pick,
+		Now: env.Now, Logger: env.Logger, Manual: env.Manual, Pick: env.Pick, Import: imports,
 		StepName: func(id int) (string, string) {
 			if id < 0 || id >= len(app.steps) {
 				return "engine", ""
@@ -104,9 +110,10 @@ func Start(ctx context.Context, env Env, app *Topology) (*Job, error) {
 		},
 	}, specs)
 	if err != nil {
-		return nil, err
+		return nil, r.evolved.unreadable(app, err)
 	}
-	return &Job{app: app, run: r, inner: inner}, nil
+	r.dropMoved()
+	return &Job{app: app, run: r, inner: inner, evolved: r.evolved}, nil
 }
 
 func (o *opening) fail(err error) {

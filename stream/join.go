@@ -93,7 +93,7 @@ func (d *joinSide[K, V]) keep(s *step, side string, w window.Join) {
 	from, to := w.Rights(0)
 	d.pileMs = max(to-from, 1)
 	value, l := layoutOf[K, V](s, fmt.Sprintf("%s rows in piles of %d ms, ", side, d.pileMs))
-	d.store, d.rows = s.keep(side), pileCodec[V]{value, l}
+	d.store, d.rows = s.keep(side).keysBehind(windowBytes), pileCodec[V]{value, l}
 }
 
 func joinStreams[K, V, V2, R any](s Stream[K, V], other Stream[K, V2], kind string, w window.Join, missing bool,
@@ -112,7 +112,7 @@ func joinStreams[K, V, V2, R any](s Stream[K, V], other Stream[K, V2], kind stri
 	right.keep(st, "right", w)
 	var unmatched *storeDecl
 	if keep != [2]bool{} {
-		unmatched = st.keep("unmatched")
+		unmatched = st.keep("unmatched").keysBehind(timerBytes)
 	}
 	open := func(o *opening) *joining[K, V, V2, R] {
 		j, ok := o.opened[st.id].(*joining[K, V, V2, R])

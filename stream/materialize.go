@@ -59,7 +59,7 @@ func (t Table[K, V]) As(name string, how ...Materialize) Table[K, V] {
 		if m.ttl > 0 {
 			t.n.keeps.ttl = m.ttl
 			if t.n.keeps.expiry == nil {
-				t.n.keeps.expiry = s.keep("expiry")
+				t.n.keeps.expiry = s.keep("expiry").keysBehind(timerBytes)
 			}
 		}
 	}

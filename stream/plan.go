@@ -265,6 +265,9 @@ func (r *run) size(stages []*stage) error {
 					st.tasks = max(st.tasks, from.tasks)
 				}
 			}
+			if st.deliver() == nil && r.app.tasks > 0 {
+				st.tasks = r.app.tasks
+			}
 		}
 		parts := 0 // as Repartition has it
 		for _, root := range st.roots {
@@ -287,16 +290,15 @@ func (r *run) size(stages []*stage) error {
 				st.tasks = spec.Partitions
 			}
 		}
-		for i, d := range st.stores {
-			kept, ok := r.env.Plane.Log().Spec(r.changelog(d))
+		settled := len(sources) > 0 || parts > 0 || r.app.tasks > 0
+		for _, d := range st.stores {
+			kept := r.shardsKept(d)
 			switch {
-			case !ok:
-			case i == 0 && len(sources) == 0 && parts == 0:
-				st.tasks = kept.Partitions
-			case kept.Partitions != st.tasks:
-				return fmt.Errorf("stream: job %q: step %q (%s) has state in %d shards and would now run in %d tasks; "+
-					"state does not move between shards: keep the partitions of the source, or the number of Repartition, or give the step another name with As to begin anew",
-					r.app.name, d.step.name, d.step.line, kept.Partitions, st.tasks)
+			case kept == 0:
+			case !settled:
+				st.tasks, settled = kept, true
+			case kept != st.tasks:
+				r.misfit(st, d, kept)
 			}
 		}
 	}
@@ -317,11 +319,15 @@ type run struct {
 	app       *Topology
 	env       Env
 	stages    []*stage
+	moves     map[*storeDecl]int    // how often the state of a store has moved, where it has
+	moved     []movedStore          // in this start
+	misfits   map[*storeDecl]string // why a store cannot go on from the state it has
 	exchanges map[*step]any
 	first     map[*step]map[string]int // for a grouping: by stage, the number of its first sender
 	stops     map[topic.TopicPartition]topic.LogOffset
 	feeds     map[*source]*engine.Feed
 	sync      syncPolicy // of what is declared to be written
+	evolved   Evolution
 }
 
 // openFeeds opens what writes the topics of sources that are outside of the log.
@@ -396,9 +402,14 @@ func newRun(app *Topology, env Env) (*run, error) {
 	}
 	r.sync = sync
 	r.stages = app.stages()
+	r.countMoves()
 	if err := r.size(r.stages); err != nil {
 		return nil, err
 	}
+	if r.evolved = r.evolution(); len(r.evolved.Incompatible) > 0 {
+		return nil, &IncompatibleError{r.evolved}
+	}
+	r.evolved.logTo(env)
 	for _, st := range r.stages {
 		if s := st.deliver(); s != nil {
 			name := r.deliveryTopic(s)
@@ -446,6 +457,7 @@ func (r *run) tasks() ([]engine.TaskSpec, error) {
 	for _, st := range r.stages {
 		for shard := range st.tasks {
 			spec := engine.TaskSpec{ID: checkpoint.TaskID{Stage: st.name, Shard: shard}, InOrder: st.inOrder()}
+			read := make(map[string]int) // topics, since one may be read more than once
 			for _, s := range st.sources() {
 				src := s.source
 				p, err := r.env.Plane.Log().Partition(topic.TopicPartition{Topic: src.topic, Partition: topic.PartitionID(shard)})
@@ -457,7 +469,8 @@ func (r *run) tasks() ([]engine.TaskSpec, error) {
 					return nil, err
 				}
 				spec.Sources = append(spec.Sources, engine.SourceStart{Partition: p, Committed: src.committed, Stop: stop,
-					Resolve: func() (topic.LogOffset, error) { return src.startAt(r.app).ResolveFor(p, src.isolation()) }})
+					Resolve: r.resolve(spec.ID, p, src, read[src.topic])})
+				read[src.topic]++
 			}
 			if s := st.deliver(); s != nil {
 				p, err := r.deliveryPartition(s, shard)
@@ -473,6 +486,16 @@ func (r *run) tasks() ([]engine.TaskSpec, error) {
 		}
 	}
 	return specs, nil
+}
+
+// resolve tells where a job that has not run begins to read p, as the nth time that the task
+// reads it.
+func (r *run) resolve(task checkpoint.TaskID, p *topic.LogPartition, src *source, nth int) func() (topic.LogOffset, error) {
+	start := func() (topic.LogOffset, error) { return src.startAt(r.app).ResolveFor(p, src.isolation()) }
+	if r.app.from == nil || src.replay {
+		return start
+	}
+	return func() (topic.LogOffset, error) { return r.startSaved(task, p, nth, start) }
 }
 
 // openTask opens the inputs of a task, each with what is behind it.

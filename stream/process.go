@@ -74,11 +74,11 @@ func (g Grouped[K, V]) Process[S, R any](p Processor[K, V, S, R], uses ...Used) 
 	}
 	d := &processDecl[K, V, S, R]{step: s, out: out, p: p, key: g.g.key}
 	if _, without := p.(interface{ withoutTimers() }); !without {
-		d.timers = s.keep("timers")
+		d.timers = s.keep("timers").keysBehind(timerBytes)
 	}
 	if reflect.TypeFor[S]().Size() > 0 {
 		d.cells = cellsOf[K, S](s, nil)
-		d.state = s.keep("")
+		d.state = s.keep("").ownKeys()
 	}
 	d.uses = s.use(uses)
 	g.g.downs = append(g.g.downs, d.open)

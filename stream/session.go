@@ -140,7 +140,7 @@ func aggregateSessions[K, V any, WK window.KeyOf[K], A any](w SessionWindowed[K,
 		w.late.teller = s
 	}
 	w.g.keepValue = w.g.keepValue || w.at != nil
-	rows, timers := s.keep(""), s.keep("timers")
+	rows, timers := s.keep("").ownKeys(), s.keep("timers").keysBehind(timerBytes)
 	changed := keepChanged(s, w.emit)
 	s.checkToo(func() string { return checkMarked(w.emit, n.wantsOld()) })
 	value, l := layoutOf[K, A](s, w.spec.Grace(0).String()+", ")

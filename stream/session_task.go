@@ -96,7 +96,7 @@ func (a *sessioning[K, V, A]) open(o *opening, rows, timers *storeDecl, cells co
 
 // rememberLongest makes the longest gap a part of the checkpoint.
 func (a *sessioning[K, V, A]) rememberLongest(step string) {
-	a.t.AddClock("longest gap of "+step,
+	a.t.AddClock(engine.LongestGap+step,
 		func(b []byte) []byte { return binary.AppendVarint(b, a.longest) },
 		func(b []byte) error {
 			r := numbers{src: b}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/thalweg/thalweg/stream/internal/engine"
@@ -219,6 +220,9 @@ func declareDelivery[K, V any](s Stream[K, V], kind string) Delivery {
 
 // deliveryTopic is the topic that holds what a step has to deliver.
 func (r *run) deliveryTopic(s *step) string { return internalTopic(r.app.name, s.name, "sink") }
+
+// isInternal tells whether a topic belongs to a step of a job.
+func isInternal(name string) bool { return strings.HasPrefix(name, "__") }
 
 // internalCodecs are those of records that wait to be delivered. They may wait while the
 // program changes, so the codecs are those of topics, which say what the fields are.

@@ -51,7 +51,7 @@ func aggregateSliding[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 	requireEmit(s.app, w.emit)
 	pileMs := w.spec.SizeMs() + 1
 	value, l := layoutOf[K, V](s, fmt.Sprintf("records of windows %v in piles of %d ms, ", w.spec.Grace(0), pileMs))
-	piles, timers := s.keep(""), s.keep("timers")
+	piles, timers := s.keep("").keysBehind(windowBytes), s.keep("timers").keysBehind(timerBytes+windowBytes)
 	key := w.g.key
 	w.g.keepValue = true
 	w.g.downs = append(w.g.downs, func(o *opening) engine.KeyedPort[V] {

@@ -33,7 +33,13 @@ type stored[K, V any] struct {
 }
 
 // stores are images of the stores of one shard.
-type stores map[*storeDecl]*state.Image
+type stores map[*storeDecl]image
+
+// image is a *state.Image, or what is read alike.
+type image interface {
+	Get(key []byte) (value []byte, ok bool, err error)
+	Range(lo, hi []byte) iter.Seq2[state.Entry, error]
+}
 
 // storedRow is a row with its encoded key, valid until the next.
 type storedRow[V any] struct {
@@ -55,6 +61,7 @@ func (b bounded[K]) has(key []byte) bool {
 
 // storedCells is a table whose rows are cells in the store d.
 func storedCells[K, A any](n *tableNode[K, A], d *storeDecl, cells codec.Codec[cell[A]]) *stored[K, A] {
+	d.readBy(cells)
 	encode := func(k K) ([]byte, error) { return n.key.Append(nil, k) }
 	decode := func(encoded []byte) (row[A], error) {
 		c, err := cells.Decode(encoded)
@@ -99,6 +106,7 @@ func storedCells[K, A any](n *tableNode[K, A], d *storeDecl, cells codec.Codec[c
 // storedWindows is a table of windows, which are cells in the window store d until they
 // close.
 func storedWindows[K any, WK window.KeyOf[K], A any](n *tableNode[WK, A], key codec.Codec[K], spec window.Spec, d *storeDecl, cells codec.Codec[cell[A]]) *stored[WK, A] {
+	d.readBy(cells)
 	stateKey := func(wk WK) ([]byte, error) {
 		k := window.Key[K](wk)
 		return key.Append(state.AppendWindowKey(nil, k.Start.UnixMilli(), nil), k.Key)
@@ -168,6 +176,7 @@ func storedWindows[K any, WK window.KeyOf[K], A any](n *tableNode[WK, A], key co
 
 // storedSessions is a table of sessions, which are in the store d by key until they close.
 func storedSessions[K any, WK window.KeyOf[K], A any](n *tableNode[WK, A], key codec.Codec[K], d *storeDecl, sessions codec.Codec[openSessions[A]]) *stored[WK, A] {
+	d.readBy(sessions)
 	inner := func(wk WK) ([]byte, error) { return key.Append(nil, window.Key[K](wk).Key) }
 	return &stored[WK, A]{
 		decls: []*storeDecl{d}, stateKey: inner, owner: inner,
@@ -349,6 +358,13 @@ func storedJoin[K, V, V2, R any](left *tableNode[K, V], right *tableNode[K, V2],
 				}
 			}
 		},
+	}
+}
+
+// readBy says with which codec the store's values are read.
+func (d *storeDecl) readBy(c any) {
+	if schemed, ok := c.(codec.Schemed); ok {
+		d.schemas = schemed.AddSchema
 	}
 }
 

@@ -20,6 +20,14 @@ type storeDecl struct {
 	part string // tells the stores of one step apart; empty for the only or the main one
 
 	backend state.Backend // of its databases; nil takes the node's
+
+	// owner is the part of a state key that decides in which shard it is; nil where keys are the
+	// program's, and belong to whichever task wrote them.
+	owner func(stateKey []byte) []byte
+
+	// schemas lets the store's codec read what was written under a schema; nil where it needs
+	// none.
+	schemas func(schema []byte) error
 }
 
 // keep declares a store of the step.
@@ -28,6 +36,21 @@ func (s *step) keep(part string) *storeDecl {
 	s.stores = append(s.stores, d)
 	return d
 }
+
+// ownKeys says that state keys are those of the records.
+func (d *storeDecl) ownKeys() *storeDecl { return d.keysBehind(0) }
+
+// keysBehind says that n bytes come before the key of the records: a window start, or a timer's
+// time.
+func (d *storeDecl) keysBehind(n int) *storeDecl {
+	d.owner = func(stateKey []byte) []byte { return stateKey[min(n, len(stateKey)):] }
+	return d
+}
+
+const (
+	windowBytes = 8 // before the key in a window store
+	timerBytes  = 9 // before the key of a timer
+)
 
 // stateful tells whether the step has a store, and with it a name that must last.
 func (s *step) stateful() bool { return len(s.stores) > 0 }
@@ -47,13 +70,36 @@ func (d *storeDecl) name() string {
 const changelogTombstones = time.Minute
 
 // changelog is the topic behind a store.
-func (r *run) changelog(d *storeDecl) string { return internalTopic(r.app.name, d.name(), "changelog") }
+func (r *run) changelog(d *storeDecl) string { return changelogTopic(r.app.name, d.name(), r.moves[d]) }
+
+// changelogTopic is the changelog of a store whose state has moved to another number of shards
+// so many times.
+func changelogTopic(job, store string, moves int) string {
+	kind := "changelog"
+	if moves > 0 {
+		kind += strconv.Itoa(moves)
+	}
+	return internalTopic(job, store, kind)
+}
 
 // internalTopic is the name of a topic that belongs to a step of a job. Each '-' of the job's
 // name is doubled, so that the single one behind it ends that name: a step begins with a
 // letter or a digit, and no two steps of two jobs have a topic in common.
 func internalTopic(job, step, kind string) string {
-	return "__" + strings.ReplaceAll(job, "-", "--") + "-" + step + "-" + kind
+	return internalPrefix(job) + step + "-" + kind
+}
+
+// internalPrefix is what the names of a job's internal topics begin with, and those of no
+// other.
+func internalPrefix(job string) string { return "__" + strings.ReplaceAll(job, "-", "--") + "-" }
+
+// storeDir is where the database of a shard is.
+func (r *run) storeDir(d *storeDecl, moves, shard int) string {
+	name := strconv.Itoa(shard)
+	if moves > 0 {
+		name = strconv.Itoa(moves) + "." + name
+	}
+	return path.Join(r.env.StateDir, r.app.name, d.name(), name)
 }
 
 // openStored is a store being opened for a step.
@@ -87,7 +133,7 @@ func (r *run) openStore(t *engine.Task, d *storeDecl) (*openStored, error) {
 	if d.backend != nil {
 		backend = d.backend
 	}
-	db, err := backend.Open(path.Join(r.env.StateDir, r.app.name, d.name(), strconv.Itoa(t.ID.Shard)))
+	db, err := backend.Open(r.storeDir(d, r.moves[d], t.ID.Shard))
 	if err != nil {
 		return nil, err
 	}

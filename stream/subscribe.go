@@ -22,6 +22,7 @@ var ErrFellBehind = errors.New("stream: the subscription fell too far behind")
 // doubled. Not for concurrent use.
 type Subscription[K, V any] struct {
 	v     *View[K, V]
+	job   *Job
 	taken takenStores
 	at    []topic.LogPosition // where each changelog goes on
 	rows  bool                // there are images to read rows of
@@ -44,9 +45,13 @@ func (v *View[K, V]) Subscribe(ctx context.Context) (*Subscription[K, V], error)
 	if v.err != nil {
 		return nil, v.err
 	}
+	job, running := v.from.(*Job)
+	if !running {
+		return nil, v.wrap(errors.New("a savepoint does not change: subscribe to a table of a running job"))
+	}
 	if v.n.stored.changed == nil {
 		return nil, fmt.Errorf("stream: job %q: the changes of the table of step %q (%s) cannot be told from what is stored: "+
-			"make a table of them with ToStream().ToTable(), and subscribe to that", v.job.app.name, v.n.step.label(), v.n.step.line)
+			"make a table of them with ToStream().ToTable(), and subscribe to that", job.app.name, v.n.step.label(), v.n.step.line)
 	}
 	committed := *v
 	committed.latest = false
@@ -54,11 +59,11 @@ func (v *View[K, V]) Subscribe(ctx context.Context) (*Subscription[K, V], error)
 	if err != nil {
 		return nil, v.wrap(err)
 	}
-	return &Subscription[K, V]{v: &committed, taken: taken, at: taken.images.Ends, rows: true}, nil
+	return &Subscription[K, V]{v: &committed, job: job, taken: taken, at: taken.ends, rows: true}, nil
 }
 
 // Checkpoint is the one the subscription begins with.
-func (s *Subscription[K, V]) Checkpoint() checkpoint.ID { return s.taken.images.ID }
+func (s *Subscription[K, V]) Checkpoint() checkpoint.ID { return s.taken.id }
 
 // Rows walks the rows at the checkpoint, as View.All does. It may be repeated until Changes
 // is called, which lets go of them.
@@ -132,7 +137,7 @@ func (s *Subscription[K, V]) Changes(ctx context.Context) iter.Seq2[Update[K, V]
 				return
 			}
 		}
-		yield(Update[K, V]{}, s.v.wrap(s.v.job.inner.Over()))
+		yield(Update[K, V]{}, s.v.wrap(s.job.inner.Over()))
 	}
 }
 
@@ -156,7 +161,7 @@ func (s *Subscription[K, V]) follow(ctx context.Context, part int, tp topic.Topi
 			return false
 		}
 	}
-	changelog, err := s.v.job.run.env.Plane.Log().Partition(tp)
+	changelog, err := s.job.run.env.Plane.Log().Partition(tp)
 	if err != nil {
 		send(update[K, V]{err: err})
 		return
@@ -210,9 +215,9 @@ func (s *Subscription[K, V]) follow(ctx context.Context, part int, tp topic.Topi
 func (s *Subscription[K, V]) await(ctx context.Context, r *topic.LogReader) (over bool, err error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.v.job.inner.Context(), cancel)()
+	defer context.AfterFunc(s.job.inner.Context(), cancel)()
 	err = r.Wait(waiting)
-	if err != nil && ctx.Err() == nil && s.v.job.inner.Context().Err() != nil {
+	if err != nil && ctx.Err() == nil && s.job.inner.Context().Err() != nil {
 		return true, nil
 	}
 	return false, err

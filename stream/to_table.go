@@ -33,7 +33,7 @@ func toTable[K, V any](s Stream[K, V], kind string) Table[K, V] {
 	n := newTable[K, V](st)
 	n.settled = true // a row takes the place of the one before
 	n.keeps = new(keeping)
-	store, cells := st.keep(""), cellsOf[K, V](st, nil)
+	store, cells := st.keep("").ownKeys(), cellsOf[K, V](st, nil)
 	n.stored = storedCells(n, store, codec.Codec[cell[V]](cells))
 	g.downs = append(g.downs, func(o *opening) engine.KeyedPort[V] {
 		r := openKept[K, V, V](o, n, store, cells)

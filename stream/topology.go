@@ -30,6 +30,8 @@ type Topology struct {
 	disorder   time.Duration
 	skip       bool // what was deleted before it was read
 	onError    ErrorPolicy
+	tasks      int        // of a stage behind a shuffle; 0 takes what there is
+	from       *Savepoint // where a job begins that has not run
 	faults     []Fault
 }
 
@@ -103,6 +105,35 @@ func (app *Topology) StartAt(p topic.Position) *Topology {
 	app.startAt = p
 	return app
 }
+
+// StartFrom makes the job begin with the state of a savepoint, its positions and its event
+// time, when it runs for the first time: also one of another name, or one whose topology was
+// another, since state is found by the names of steps. The topics must hold what they held
+// where the savepoint was taken, at the same offsets; one that the savepoint does not name is read from
+// where StartAt says. Later the job goes on from where it was, and s is not read.
+// s has to stay open until the job has started.
+func (app *Topology) StartFrom(s *Savepoint) *Topology {
+	app.from = s
+	if s == nil {
+		app.fault("start from", "StartFrom needs a savepoint, not nil")
+	}
+	return app
+}
+
+// Tasks sets how many tasks each stage behind a shuffle has: those of a stage that reads
+// topics without one are the partitions. Without it they are what they have been since the
+// state began, and at first as many as the widest stage that feeds the shuffle. Where a job, or
+// the savepoint it starts from, has had another number, its state moves to the tasks that own
+// the keys now, before the first record is read.
+func (app *Topology) Tasks(n int) *Topology {
+	app.tasks = n
+	if n < 1 || n > maxTasks {
+		app.fault("tasks", fmt.Sprintf("Tasks(%d): use 1 to %d", n, maxTasks))
+	}
+	return app
+}
+
+const maxTasks = 10_000
 
 // StopAt makes the run bounded: each source partition is read up to p, resolved
 // when the run begins (topic.End is what is there then). The watermark then goes to
@@ -203,6 +234,9 @@ func (app *Topology) Validate() error {
 		names[s.name] = s
 	}
 	for _, s := range app.steps {
+		if app.from != nil && s.source != nil && s.source.feed != nil {
+			add(s, "is outside of the log, and a savepoint does not hold how far it was read: StartFrom needs sources that are topics")
+		}
 		for _, d := range s.stores {
 			if other, ok := names[d.name()]; ok && d.part != "" {
 				add(s, fmt.Sprintf("keeps state under the name %q, which is that of the step at %s; give one of them another with As", d.name(), other.line))

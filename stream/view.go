@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"slices"
 	"time"
 
+	"github.com/thalweg/thalweg/checkpoint"
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/stream/internal/engine"
 	"github.com/thalweg/thalweg/topic"
@@ -31,10 +33,21 @@ import (
 // whose functions are called by the reader then. Of others a reading returns an error that
 // says how to make one that can.
 type View[K, V any] struct {
-	job    *Job
+	from   tables
 	n      *tableNode[K, V]
 	latest bool
 	err    error // why there is nothing to be read
+}
+
+// tables is what holds the stores of tables: a running job, or a savepoint.
+type tables interface {
+	// shards is the number of shards of a store.
+	shards(d *storeDecl) int
+	// take takes images of stores in some shards: of a state key alone, where key is not nil
+	// and that is all there is to take.
+	take(ctx context.Context, decls []*storeDecl, shards []int, latest bool, key []byte) (takenStores, error)
+	// why is err, or what is behind it.
+	why(err error) error
 }
 
 // Row is a row of a table.
@@ -47,14 +60,18 @@ type Row[K, V any] struct {
 // View gives a view of a table of the job's topology: of the same value that the job was
 // started from.
 func (j *Job) View[K, V any](t Table[K, V]) *View[K, V] {
-	v := &View[K, V]{job: j, n: t.n}
+	v := &View[K, V]{from: j, n: t.n}
 	switch s := t.n.step; {
 	case s.app != j.app:
 		v.err = fmt.Errorf("stream: the table %q is declared by another topology than the one that job %q runs: start the job from the topology that has the table", s.label(), j.app.name)
 	case t.n.stored == nil:
-		v.err = fmt.Errorf("stream: job %q: the table of step %q (%s) keeps no rows that can be read: make one of its changes that does, with ToStream().ToTable(), and read that", j.app.name, s.label(), s.line)
+		v.err = keepsNoRows(s)
 	}
 	return v
+}
+
+func keepsNoRows(s *step) error {
+	return fmt.Errorf("stream: job %q: the table of step %q (%s) keeps no rows that can be read: make one of its changes that does, with ToStream().ToTable(), and read that", s.app.name, s.label(), s.line)
 }
 
 // Latest returns a view of all that the job has done so far, also what is not committed yet:
@@ -281,7 +298,7 @@ func (v *View[K, V]) walk(taken takenStores, within bounded[K]) iter.Seq2[stored
 
 // shards are all that the table has.
 func (v *View[K, V]) shards() (all []int) {
-	for shard := range v.job.run.shards(v.n.stored.decls[0]) {
+	for shard := range v.from.shards(v.n.stored.decls[0]) {
 		all = append(all, shard)
 	}
 	return all
@@ -301,8 +318,8 @@ func (v *View[K, V]) shardsOf(k K) ([]int, error) {
 }
 
 // shards is the number of shards of a store.
-func (r *run) shards(d *storeDecl) int {
-	for _, st := range r.stages {
+func (j *Job) shards(d *storeDecl) int {
+	for _, st := range j.run.stages {
 		if slices.Contains(st.stores, d) {
 			return st.tasks
 		}
@@ -312,35 +329,42 @@ func (r *run) shards(d *storeDecl) int {
 
 // takenStores are images of the stores of a table.
 type takenStores struct {
-	images *engine.Images
+	images io.Closer
 	shards []stores
-	parts  []topic.TopicPartition // the changelogs, in the order of images
+
+	id    checkpoint.ID          // of the checkpoint they are at
+	parts []topic.TopicPartition // the changelogs
+	ends  []topic.LogPosition    // where they are in that checkpoint
 }
 
 func (t takenStores) close() error { return t.images.Close() }
 
-// take takes images of the table's stores in the shards: where key is not nil, of that state
-// key alone if that is all there is to take.
-func (v *View[K, V]) take(ctx context.Context, shards []int, key []byte) (t takenStores, err error) {
-	r, decls := v.job.run, v.n.stored.decls
+// changelogOf is the changelog of one shard of a store.
+func (r *run) changelogOf(d *storeDecl, shard int) topic.TopicPartition {
+	return topic.TopicPartition{Topic: r.changelog(d), Partition: topic.PartitionID(shard)}
+}
+
+func (j *Job) take(ctx context.Context, decls []*storeDecl, shards []int, latest bool, key []byte) (t takenStores, err error) {
 	for _, shard := range shards {
 		for _, d := range decls {
-			t.parts = append(t.parts, topic.TopicPartition{Topic: r.changelog(d), Partition: topic.PartitionID(shard)})
+			t.parts = append(t.parts, j.run.changelogOf(d, shard))
 		}
 	}
-	if v.latest {
-		t.images, err = v.job.inner.Latest(ctx, t.parts, key)
+	var images *engine.Images
+	if latest {
+		images, err = j.inner.Latest(ctx, t.parts, key)
 	} else {
-		t.images, err = v.job.inner.Committed(ctx, t.parts)
+		images, err = j.inner.Committed(ctx, t.parts)
 	}
 	if err != nil {
 		return t, err
 	}
+	t.images, t.id, t.ends = images, images.ID, images.Ends
 	n := 0
 	for range shards {
 		in := make(stores)
 		for _, d := range decls {
-			in[d] = t.images.Of(n)
+			in[d] = images.Of(n)
 			n++
 		}
 		t.shards = append(t.shards, in)
@@ -348,11 +372,21 @@ func (v *View[K, V]) take(ctx context.Context, shards []int, key []byte) (t take
 	return t, nil
 }
 
+// why is the end of the job, where that closed what was being read.
+func (j *Job) why(err error) error {
+	if errors.Is(err, state.ErrClosed) && j.inner.Context().Err() != nil {
+		return j.inner.Over()
+	}
+	return err
+}
+
+func (v *View[K, V]) take(ctx context.Context, shards []int, key []byte) (takenStores, error) {
+	return v.from.take(ctx, v.n.stored.decls, shards, v.latest, key)
+}
+
 // wrap says what was read when err came.
 func (v *View[K, V]) wrap(err error) error {
-	if errors.Is(err, state.ErrClosed) && v.job.inner.Context().Err() != nil {
-		err = v.job.inner.Over() // under a walk
-	}
+	err = v.from.why(err)
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("stream: read the table of step %q: the job did not answer in time: %w", v.n.step.label(), err)
 	}

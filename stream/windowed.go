@@ -150,7 +150,7 @@ func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 	n.each, n.kept, n.settled = true, false, w.emit == window.OnClose
 	n.closing = func(k WK) int64 { return window.Key[K](k).Start.UnixMilli() }
 	s.changeKey = true
-	kept, cells := s.keep(""), cellsOf[K, A](s, &w.spec)
+	kept, cells := s.keep("").keysBehind(windowBytes), cellsOf[K, A](s, &w.spec)
 	changed := keepChanged(s, w.emit)
 	s.checkToo(func() string { return checkMarked(w.emit, n.wantsOld()) })
 	key, spec := w.g.key, w.spec

@@ -1,6 +1,7 @@
 package streamtest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -193,6 +194,29 @@ func (d *Driver) Status() stream.Status {
 	d.tb.Helper()
 	d.mustSettle()
 	return d.job.Status()
+}
+
+// Savepoint commits everything sent so far and takes a savepoint of it.
+func (d *Driver) Savepoint() *stream.Savepoint {
+	d.tb.Helper()
+	d.Checkpoint()
+	var file bytes.Buffer
+	_, err := d.job.WriteSavepoint(context.Background(), &file)
+	var s *stream.Savepoint
+	if err == nil {
+		s, err = stream.OpenSavepoint(bytes.NewReader(file.Bytes()), int64(file.Len()))
+	}
+	if err != nil {
+		d.tb.Fatalf("streamtest: %v", err)
+	}
+	return s
+}
+
+// Evolution is what became of the state of the job when it was started.
+func (d *Driver) Evolution() stream.Evolution {
+	d.tb.Helper()
+	d.mustSettle()
+	return d.job.Evolution()
 }
 
 // Picture is the job's: its topology with what each stage has done.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -79,6 +80,9 @@ type Images struct {
 
 	ID   checkpoint.ID       // of the checkpoint they are at; the zero value where they are ahead of it
 	Ends []topic.LogPosition // of the changelogs in it
+
+	// Reports are what the tasks reported in it.
+	Reports map[checkpoint.TaskID]checkpoint.Report
 }
 
 // Of is the image of the nth store.
@@ -112,10 +116,16 @@ func (j *Job) Committed(ctx context.Context, changelogs []topic.TopicPartition) 
 		got, err := state.Images(ctx, sorted, func() []state.Mark {
 			j.mu.Lock()
 			defer j.mu.Unlock()
-			taken.ID, taken.Ends = j.last.ID, make([]topic.LogPosition, len(stores))
+			taken.ID, taken.Ends, taken.Reports = j.last.ID, make([]topic.LogPosition, len(stores)), maps.Clone(j.committedReports)
+			ends := make(map[topic.TopicPartition]topic.LogPosition)
+			for _, r := range taken.Reports {
+				for _, c := range r.Changelogs {
+					ends[c.Partition] = c.End
+				}
+			}
 			marks := make([]state.Mark, len(stores))
 			for i, n := range order {
-				taken.Ends[n] = j.committedState[changelogs[n]]
+				taken.Ends[n] = ends[changelogs[n]]
 				marks[i] = state.Mark{Attempt: taken.ID.Attempt, N: taken.ID.N, End: taken.Ends[n]}
 			}
 			return marks

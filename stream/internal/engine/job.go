@@ -63,6 +63,7 @@ type Options struct {
 	StepName func(step int) (name, line string)
 	Feeds    []*Feed // of the sources it reads
 	Manual   bool    // no goroutines: Step and Trigger are called from outside
+	Import   *Import // nil where the job begins without state
 
 	// Pick chooses one of n in a manual job, where what comes next is free: the task that
 	// works, the call that returns. Nil lets all tasks work in turn, and takes the first call.
@@ -74,8 +75,9 @@ type Job struct {
 	o          Options
 	session    *checkpoint.Session
 	attempt    int64
-	begun      map[checkpoint.TaskID]checkpoint.Report // checkpoint 0, when this attempt committed it
-	first      int64                                   // number of the attempt's first checkpoint after the one it starts from
+	begun      map[checkpoint.TaskID]checkpoint.Report // checkpoint 0, or that of the import, when this attempt committed it
+	imported   bool
+	first      int64 // number of the attempt's first checkpoint after the one it starts from
 	tasks      []*Task
 	sources    []SourceStart
 	deliveries []*Delivery
@@ -102,9 +104,9 @@ type Job struct {
 	mu        sync.Mutex // guards the fields below
 	pending   map[topic.TopicPartition]topic.LogPosition
 	committed map[topic.TopicPartition]topic.LogPosition
-	// Where the changelogs are: in the checkpoint in flight, and in the newest complete one.
-	pendingState   map[topic.TopicPartition]topic.LogPosition
-	committedState map[topic.TopicPartition]topic.LogPosition
+	// What tasks said of themselves: in the checkpoint in flight, and in the newest complete one.
+	pendingReports   map[checkpoint.TaskID]checkpoint.Report
+	committedReports map[checkpoint.TaskID]checkpoint.Report
 
 	advanced  chan struct{} // closed and replaced when a checkpoint completes
 	last      CheckpointStatus
@@ -138,8 +140,8 @@ func Start(ctx context.Context, o Options, specs []TaskSpec) (*Job, error) {
 	j.pending = make(map[topic.TopicPartition]topic.LogPosition)
 	j.committed = make(map[topic.TopicPartition]topic.LogPosition)
 	j.callsPending, j.callsCommitted = make(map[*Calls]callProgress), make(map[*Calls]callProgress)
-	j.pendingState = make(map[topic.TopicPartition]topic.LogPosition)
-	j.committedState = make(map[topic.TopicPartition]topic.LogPosition)
+	j.pendingReports = make(map[checkpoint.TaskID]checkpoint.Report)
+	j.committedReports = make(map[checkpoint.TaskID]checkpoint.Report)
 	j.ctx, j.cancel = context.WithCancelCause(context.Background())
 	j.done = j.ctx.Done()
 	for _, f := range o.Feeds {
@@ -191,8 +193,16 @@ func Start(ctx context.Context, o Options, specs []TaskSpec) (*Job, error) {
 // begin resolves where a new job starts and commits that as checkpoint 0, before
 // the first record is read.
 func (j *Job) begin(ctx context.Context, specs []TaskSpec) error {
-	if _, ok := j.session.Restored(); ok {
-		return nil
+	if id, ok := j.session.Restored(); ok {
+		switch {
+		case j.o.Import == nil:
+			return nil
+		case j.o.Import.Source == "":
+			return j.moveState(ctx, specs)
+		case id.N > 0:
+			return nil
+		}
+		return j.resumeImport(ctx, specs)
 	}
 	reports := make(map[checkpoint.TaskID]checkpoint.Report, len(specs))
 	for _, s := range specs {
@@ -208,11 +218,17 @@ func (j *Job) begin(ctx context.Context, specs []TaskSpec) error {
 			}
 			r.Inputs = append(r.Inputs, checkpoint.Input{Partition: src.Partition.Name(), Next: pos})
 		}
+		if j.o.Import != nil {
+			r.State = j.o.Import.mark()
+		}
 		reports[s.ID] = r
 	}
 	j.begun = reports
 	if err := j.session.Begin(ctx, reports); err != nil {
 		return fmt.Errorf("stream: job %q: commit checkpoint 0: %w", j.o.Name, err)
+	}
+	if j.o.Import != nil {
+		return j.importState(ctx, specs)
 	}
 	return nil
 }
@@ -221,7 +237,9 @@ func (j *Job) openTasks(specs []TaskSpec) error {
 	id, _ := j.session.Restored()
 	j.first = j.session.Next()
 	j.completed.Store(j.first - 1)
-	j.last.ID = id
+	if !j.imported {
+		j.last.ID = id
+	}
 	j.taskBudget = j.o.Budget / int64(max(1, len(specs)))
 	for _, s := range specs {
 		t := newTask(j, s.ID, s.InOrder)
@@ -238,6 +256,9 @@ func (j *Job) openTasks(specs []TaskSpec) error {
 			return fmt.Errorf("stream: job %q: open task %s/%d: %w", j.o.Name, s.ID.Stage, s.ID.Shard, err)
 		}
 	}
+	if err := j.readable(); err != nil {
+		return fmt.Errorf("stream: job %q: %w", j.o.Name, err)
+	}
 	for _, t := range j.tasks {
 		report := t.startingPoint()
 		if err := t.open(report); err != nil {
@@ -250,11 +271,38 @@ func (j *Job) openTasks(specs []TaskSpec) error {
 		for _, c := range t.calls {
 			j.callsCommitted[c] = callProgress{c.oldest, c.next}
 		}
-		for _, st := range t.stores {
-			j.committedState[st.changelog] = st.end
-		}
+		j.committedReports[t.ID] = t.restoredReport(report)
 	}
 	return nil
+}
+
+// UnreadableError says that state cannot be read as what the steps are now.
+type UnreadableError struct {
+	Steps map[int]error // why, by step
+	text  string
+}
+
+func (e *UnreadableError) Error() string { return e.text }
+
+// readable tells which stores hold what their steps cannot read.
+func (j *Job) readable() error {
+	steps := make(map[int]error)
+	for _, t := range j.tasks {
+		for _, s := range t.stores {
+			if err := s.table.Err(); err != nil && steps[s.step] == nil {
+				steps[s.step] = err
+			}
+		}
+	}
+	if len(steps) == 0 {
+		return nil
+	}
+	var texts []string
+	for _, step := range slices.Sorted(maps.Keys(steps)) {
+		name, line := j.o.StepName(step)
+		texts = append(texts, fmt.Sprintf("step %q (%s): %v", name, line, steps[step]))
+	}
+	return &UnreadableError{Steps: steps, text: strings.Join(texts, "; ")}
 }
 
 // startingPoint is what the task reported in the checkpoint the attempt starts from.
@@ -273,6 +321,15 @@ func (t *Task) startingPoint() checkpoint.Report {
 			r, _ = t.job.session.RestoredReport(before)
 			return r
 		}
+	}
+	return r
+}
+
+// restoredReport is what the task would report of where it starts, with the stores it has.
+func (t *Task) restoredReport(r checkpoint.Report) checkpoint.Report {
+	r.Changelogs = nil
+	for _, st := range t.stores {
+		r.Changelogs = append(r.Changelogs, checkpoint.Changelog{Partition: st.changelog, End: st.end})
 	}
 	return r
 }
@@ -305,6 +362,14 @@ func (j *Job) has(id checkpoint.TaskID) bool {
 // RestoreTo is how far the changelog of a step goes in the checkpoint the attempt starts
 // from, whichever task wrote it.
 func (t *Task) RestoreTo(changelog topic.TopicPartition) (id checkpoint.ID, end topic.LogPosition) {
+	if r, ok := t.job.begun[t.ID]; ok && t.job.imported {
+		for _, c := range r.Changelogs {
+			if c.Partition == changelog {
+				return t.job.Last().ID, c.End
+			}
+		}
+		return t.job.Last().ID, topic.LogPosition{}
+	}
 	id, _ = t.job.session.Restored()
 	_, end, _ = t.job.session.RestoredChangelog(changelog)
 	return id, end
@@ -330,8 +395,8 @@ func (j *Job) complete(id checkpoint.ID) {
 	clear(j.pending)
 	maps.Copy(j.callsCommitted, j.callsPending)
 	clear(j.callsPending)
-	maps.Copy(j.committedState, j.pendingState)
-	clear(j.pendingState)
+	maps.Copy(j.committedReports, j.pendingReports)
+	clear(j.pendingReports)
 	j.last = CheckpointStatus{ID: id, At: now, Took: now.Sub(j.triggered)}
 	close(j.advanced)
 	j.advanced = make(chan struct{})
@@ -362,9 +427,7 @@ func (j *Job) report(t *Task, n int64, r checkpoint.Report) {
 		}
 	}
 	j.reportCallsLocked(t, n)
-	for _, st := range t.stores {
-		j.pendingState[st.changelog] = st.end
-	}
+	j.pendingReports[t.ID] = r
 	j.mu.Unlock()
 	j.session.Report(t.ID, n, r)
 }

@@ -228,12 +228,6 @@ func (t *Task) open(restored checkpoint.Report) error {
 			t.carried = append(t.carried, c)
 		}
 	}
-	for _, s := range t.stores {
-		if err := s.table.Err(); err != nil {
-			name, line := t.job.o.StepName(s.step)
-			return fmt.Errorf("step %q (%s): %w", name, line, err)
-		}
-	}
 	if err := t.restoreClocks(restored.State); err != nil {
 		return fmt.Errorf("task %s/%d: restore event time: %w", t.ID.Stage, t.ID.Shard, err)
 	}
