@@ -19,7 +19,7 @@ import (
 type edit struct {
 	Time                time.Time
 	Channel, User, Page string
-	Robot               bool
+	Robot, Anon         bool
 	Added, Deleted      int64
 }
 
