@@ -82,8 +82,15 @@ var windowUserCodec = codec.Func(
 
 const pipelineRecords = 4_000_000
 
-// fill writes pipelineRecords events to both partitions, over 200 seconds of event time.
+// fill writes pipelineRecords events to both partitions, over 200 seconds of event time, of
+// any of so many users.
 func fill(b *testing.B, n *thalweg.Node, keys int) {
+	b.Helper()
+	fillWith(b, n, keys, func(rng *rand.Rand) int { return rng.IntN(keys) })
+}
+
+// fillWith is fill with users that pick chooses.
+func fillWith(b *testing.B, n *thalweg.Node, keys int, pick func(rng *rand.Rand) int) {
 	b.Helper()
 	if err := n.Create(context.Background(), events); err != nil {
 		b.Fatal(err)
@@ -98,7 +105,7 @@ func fill(b *testing.B, n *thalweg.Node, keys int) {
 		buf := make([]byte, 0, eventBytes)
 		for i := range pipelineRecords / 2 {
 			e := event{Kind: uint8(i % 4), Cents: int64(i)}
-			binary.LittleEndian.PutUint64(e.User[:], uint64(rng.IntN(keys)))
+			binary.LittleEndian.PutUint64(e.User[:], uint64(pick(rng)))
 			buf, _ = appendEvent(buf[:0], e)
 			builder.Add(int64(i)/10, nil, buf, nil)
 			if builder.Len() == 500 {
