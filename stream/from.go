@@ -163,6 +163,8 @@ type pulled[K, V any] struct {
 
 func (f *feeding[K, V]) Open(after []byte) { f.after = after }
 
+func (f *feeding[K, V]) Holds() bool { return f.held != nil }
+
 // Close ends what runs. The source must have returned for that.
 func (f *feeding[K, V]) Close() {
 	if f.cancel != nil {

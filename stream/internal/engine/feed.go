@@ -50,6 +50,9 @@ type FeedSource interface {
 	// is none; where the feed is stepped it does not wait. ended tells that no more is to come.
 	Fill(ctx context.Context, b *topic.BatchBuilder) (f Filled, err error)
 
+	// Holds tells whether something was taken that is to be in the next batch.
+	Holds() bool
+
 	Close()
 }
 
@@ -117,9 +120,12 @@ func (f *Feed) run(ctx context.Context) {
 	for ctx.Err() == nil && !f.over {
 		if f.ahead() {
 			if f.job.await(ctx, func() bool { return !f.ahead() }, nil) != nil {
-				return
+				break
 			}
 		}
+		f.step(ctx)
+	}
+	if !f.over && f.o.Source.Holds() { // what was taken is written
 		f.step(ctx)
 	}
 }

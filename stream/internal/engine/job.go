@@ -696,6 +696,9 @@ func (j *Job) stuck() error {
 			names = append(names, fmt.Sprintf("%s/%d", t.ID.Stage, t.ID.Shard))
 		}
 	}
+	if len(names) == 0 && len(j.o.Feeds) > 0 {
+		names = []string{"that reads a source outside of the log"}
+	}
 	return fmt.Errorf("stream: job %q is stopping, but a function or the disk has not returned in task %s: the job is over when it does",
 		j.o.Name, strings.Join(names, ", "))
 }
