@@ -15,7 +15,7 @@ import (
 // with them through steps that keep headers.
 const HeaderResult = "thalweg-result"
 
-// requireEmit is a fault where an aggregation without windows, or in sliding ones, cannot emit as e says.
+// requireEmit is a fault where an aggregation without windows cannot emit as e says.
 func requireEmit(app *Topology, e window.Emit) {
 	if err := e.Err(); err != nil {
 		app.fault("emit", err.Error())
@@ -61,12 +61,13 @@ func (m *marks) mark(meta *engine.Meta, mark window.Mark) {
 	}
 }
 
-// keepChanged declares the store of a step's ticks; nil where it needs none.
-func keepChanged(s *step, e window.Emit) *storeDecl {
+// keepChanged declares the store of a step's ticks, of which so many bytes come before the key of
+// the records; nil where it needs none.
+func keepChanged(s *step, e window.Emit, before int) *storeDecl {
 	if !e.Ticks() {
 		return nil
 	}
-	return s.keep("changed")
+	return s.keep("changed").keysBehind(timerBytes + before)
 }
 
 // ticks remembers what has changed since its last result, until the clock on the wall

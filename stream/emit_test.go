@@ -139,6 +139,39 @@ func TestSessionsLateUpdates(t *testing.T) {
 	})
 }
 
+// A sliding window gives early results with the clock, one at its end, one again with each record
+// within the grace, and none when it closes then.
+func TestSlidingEarlyAndLateResults(t *testing.T) {
+	checkEmitted(t, func(g stream.Grouped[string, int]) stream.Table[window.Key[string], int64] {
+		return g.Window(window.Sliding(10 * ms).Grace(20 * ms)).Emit(window.Early(time.Second).LateUpdates()).Count()
+	}, []emitted{
+		{"a", 10, ""},
+		{"", 0, "a 0..10=1 early"},
+		{"a", 14, "a 0..10=1 end"},
+		{"", 0, "a 4..14=2 early, a 11..21=1 early"},
+		{"", 0, ""},
+		{"a", 15, "a 4..14=2 end"},
+		{"a", 12, "a 2..12=2 late, a 4..14=3 late"},
+		{"", 0, "a 5..15=4 early, a 11..21=3 early, a 13..23=2 early, a 15..25=1 early"},
+		{"b", 200, "a 5..15=4 final, a 11..21=3 final, a 13..23=2 final, a 15..25=1 final"},
+	})
+}
+
+// Sliding windows that emit at most every so often give what has changed since.
+func TestSlidingEvery(t *testing.T) {
+	checkEmitted(t, func(g stream.Grouped[string, int]) stream.Table[window.Key[string], int64] {
+		return g.Window(window.Sliding(10 * ms).Grace(20 * ms)).Emit(window.Every(time.Second)).Count()
+	}, []emitted{
+		{"a", 10, ""},
+		{"a", 10, ""},
+		{"", 0, "a 0..10=2 early"},
+		{"a", 20, ""},
+		{"", 0, "a 10..20=3 early, a 11..21=1 early"},
+		{"a", 10, ""},
+		{"b", 200, "a 0..10=3 final, a 10..20=4 final"},
+	})
+}
+
 // Whatever is emitted before, the newest rows are in the end those of one result per window.
 func TestEveryEmitEndsAlike(t *testing.T) {
 	base := uint64(time.Now().UnixNano())
@@ -150,6 +183,7 @@ func TestEveryEmitEndsAlike(t *testing.T) {
 		g := app.Stream(in).GroupByKV(func(k string, _ int) string { return k })
 		windows := func(e window.Emit, name string) {
 			g.Window(window.Hopping(12*ms, 5*ms).Grace(9 * ms)).Emit(e).Count().As("w" + name).To(topic.New[window.Key[string], int64]("w" + name))
+			g.Window(window.Sliding(7 * ms).Grace(9 * ms)).Emit(e).Count().As("l" + name).To(topic.New[window.Key[string], int64]("l" + name))
 			g.Session(window.Gap(6 * ms).Grace(9 * ms)).Emit(e).Count().As("s" + name).To(topic.New[window.Key[string], int64]("s" + name))
 		}
 		windows(window.OnClose, "once")
@@ -182,6 +216,7 @@ func TestEveryEmitEndsAlike(t *testing.T) {
 		}
 		for j, e := range emits {
 			require.Equal(t, rows("wonce"), rows("w"+fmt.Sprint(j)), "seed %d: windows %v", base+uint64(i), e)
+			require.Equal(t, rows("lonce"), rows("l"+fmt.Sprint(j)), "seed %d: sliding windows %v", base+uint64(i), e)
 			require.Equal(t, rows("sonce"), rows("s"+fmt.Sprint(j)), "seed %d: sessions %v", base+uint64(i), e)
 		}
 	}

@@ -141,7 +141,7 @@ func aggregateSessions[K, V any, WK window.KeyOf[K], A any](w SessionWindowed[K,
 	}
 	w.g.keepValue = w.g.keepValue || w.at != nil
 	rows, timers := s.keep("").ownKeys(), s.keep("timers").keysBehind(timerBytes)
-	changed := keepChanged(s, w.emit)
+	changed := keepChanged(s, w.emit, 0)
 	s.checkToo(func() string { return checkMarked(w.emit, n.wantsOld()) })
 	value, l := layoutOf[K, A](s, w.spec.Grace(0).String()+", ")
 	codec := sessionsCodec[A]{value, l}

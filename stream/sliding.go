@@ -28,12 +28,15 @@ type sliding[K, V, A any] struct {
 	pileMs int64
 	timers *state.TimerQueue // of windows, by window start and key; none with onUpdate
 	w      int64             // watermark
+	emits  window.Emit
+	marked bool   // results are more than one, and marked
+	ticks  *ticks // nil where the clock on the wall has no say
 
 	onUpdate  bool
 	countLate bool
 	old       bool // changes must tell what rows were
 	values    *cloner[V]
-	change    func(k K, start, time int64, c change[A])
+	change    func(k K, start, time int64, c change[A], mark window.Mark)
 	down      func(w int64) // may be nil
 
 	rows    []piled[V] // scratch: those of a key in a span of time
@@ -48,20 +51,24 @@ func aggregateSliding[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 	n.each, n.kept, n.settled = true, false, true
 	n.closing = func(k WK) int64 { return window.Key[K](k).Start.UnixMilli() }
 	s.changeKey = true
-	requireEmit(s.app, w.emit)
 	pileMs := w.spec.SizeMs() + 1
 	value, l := layoutOf[K, V](s, fmt.Sprintf("records of windows %v in piles of %d ms, ", w.spec.Grace(0), pileMs))
 	piles, timers := s.keep("").keysBehind(windowBytes), s.keep("timers").keysBehind(timerBytes+windowBytes)
+	changed := keepChanged(s, w.emit, windowBytes)
+	s.checkToo(func() string { return checkMarked(w.emit, n.wantsOld()) })
 	key := w.g.key
 	w.g.keepValue = true
 	w.g.downs = append(w.g.downs, func(o *opening) engine.KeyedPort[V] {
 		a := &sliding[K, V, A]{t: o.task, step: s.id, spec: w.spec, key: key, fold: f, pileMs: pileMs, w: window.Unknown,
-			onUpdate: w.emit == window.OnUpdate, countLate: !*w.late, values: newCloner(value)}
+			emits: w.emit, onUpdate: w.emit == window.OnUpdate, countLate: !*w.late, values: newCloner(value)}
 		out := n.openTable(o)
 		a.old, a.down = out.old, out.Watermark
 		own := engine.Meta{Offset: -1}
-		a.change = func(k K, start, at int64, c change[A]) {
+		headers := marksOf(w.emit)
+		a.marked = headers != nil
+		a.change = func(k K, start, at int64, c change[A], mark window.Mark) {
 			own.Time = at
+			headers.mark(&own, mark)
 			out.change(&own, WK(window.Key[K]{Key: k, Start: time.UnixMilli(start).UTC(), End: time.UnixMilli(a.spec.End(start)).UTC()}), c)
 		}
 		store := o.openStore(piles)
@@ -76,6 +83,7 @@ func aggregateSliding[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 		all := state.NewTimers(store.Store)
 		store.SetTable(all)
 		a.timers = all.Queue(0)
+		a.ticks = openTicks(o, s, changed, w.emit, a.ticked)
 		return engine.KeyedPort[V]{Push: a.push, Watermark: a.advance, Idle: out.Idle}
 	})
 	return n
@@ -104,18 +112,96 @@ func (a *sliding[K, V, A]) push(m *engine.Meta, hash uint64, key []byte, v *V) {
 		if err = a.set(a.spec.First(t), key); err == nil && t < window.EndOfTime {
 			err = a.set(t+1, key) // it holds nothing yet, perhaps
 		}
+		if err == nil && a.marked {
+			err = a.touch(t, hash, key)
+		}
 	}
 	a.t.Fail(a.step, err)
 }
 
-// set sets the timer of a window, unless it has closed.
+// Tags of the timers of a window.
+const (
+	closeTag uint8 = iota
+	endTag
+)
+
+// touch sees to the windows that a record at t has changed: each gives a result now, or when the
+// clock ticks, or none before it ends.
+func (a *sliding[K, V, A]) touch(t int64, hash uint64, key []byte) error {
+	size := a.spec.SizeMs()
+	if err := a.gather(plus(t, -size-1), plus(t, size+1), hash, key); err != nil {
+		return err
+	}
+	a.collectTimes()
+	k, err := a.key.Decode(key)
+	if err != nil {
+		return fmt.Errorf("decode key: %w", err)
+	}
+	note := func(start int64) {
+		if a.spec.Closed(start, a.w) {
+			return
+		}
+		if mark := a.emits.Updated(a.spec.EndsAt(start), a.w); mark != window.NoResult {
+			a.emit(k, start, -1, false, mark)
+		} else if a.ticks != nil {
+			a.buf = state.AppendWindowKey(a.buf[:0], start, key)
+			a.ticks.add(a.buf)
+		}
+	}
+	for start := range a.spec.Slides(a.times, t) {
+		if note(start); a.t.Failed() {
+			return a.t.Err()
+		}
+	}
+	if start, made := a.spec.SlidesAfter(a.times, t); made && a.alone(t) {
+		note(start)
+	}
+	return a.t.Err()
+}
+
+// ticked emits a window that has changed since its last result, now that the clock ticks.
+func (a *sliding[K, V, A]) ticked(windowKey []byte) error {
+	start, key, err := state.SplitWindowKey(windowKey)
+	if err != nil || a.spec.Closed(start, a.w) {
+		return err
+	}
+	return a.result(start, key, a.emits.Ticked(a.spec.EndsAt(start), a.w))
+}
+
+// result emits a window of a key, if there is a result of that mark.
+func (a *sliding[K, V, A]) result(start int64, key []byte, mark window.Mark) error {
+	if mark == window.NoResult {
+		return nil
+	}
+	if err := a.gather(start, a.spec.End(start), state.Hash(key), key); err != nil || len(a.rows) == 0 {
+		return err
+	}
+	k, err := a.key.Decode(key)
+	if err != nil {
+		return fmt.Errorf("decode key: %w", err)
+	}
+	a.emit(k, start, -1, false, mark)
+	return a.t.Err()
+}
+
+// takeChanged tells whether a window has changed since its last result, and forgets it.
+func (a *sliding[K, V, A]) takeChanged(windowKey []byte) bool {
+	return a.ticks != nil && a.ticks.take(windowKey)
+}
+
+// set sets the timers of a window, unless it has closed.
 func (a *sliding[K, V, A]) set(start int64, key []byte) error {
 	closes := a.spec.ClosesAt(start)
 	if a.w >= closes {
 		return nil
 	}
 	a.buf = state.AppendWindowKey(a.buf[:0], start, key)
-	return a.timers.Add(closes, a.buf, 0)
+	if ends := a.spec.EndsAt(start); a.emits.Ends() && a.w < ends && ends < closes {
+		if err := a.timers.Add(ends, a.buf, endTag); err != nil {
+			return err
+		}
+	}
+	return a.timers.Add(closes, a.buf, closeTag)
 }
 
 // update emits the open windows that a record at t changes, which is kept already: those
@@ -129,27 +215,45 @@ func (a *sliding[K, V, A]) update(t int64, hash uint64, key []byte) error {
 	if err != nil {
 		return fmt.Errorf("decode key: %w", err)
 	}
-	a.times = a.times[:0]
-	added, alone := 0, true // the record, and whether it is the only one at its time
+	a.collectTimes()
+	added, alone := 0, a.alone(t) // the record, the last one at its time
 	for i, r := range a.rows {
 		if r.time == t {
-			alone, added = i == 0 || a.rows[i-1].time != t, i
-		}
-		if i == 0 || a.rows[i-1].time != r.time {
-			a.times = append(a.times, r.time)
+			added = i
 		}
 	}
 	for start := range a.spec.Slides(a.times, t) {
 		// The window that ends with the record is new, unless it begins after another.
 		isNew := alone && start == a.spec.First(t) && !a.has(start-1)
-		if a.emit(k, start, added, !isNew); a.t.Failed() {
+		if a.emit(k, start, added, !isNew, window.NoResult); a.t.Failed() {
 			return a.t.Err()
 		}
 	}
 	if start, made := a.spec.SlidesAfter(a.times, t); made && alone {
-		a.emit(k, start, -1, false)
+		a.emit(k, start, -1, false, window.NoResult)
 	}
 	return a.t.Err()
+}
+
+// collectTimes makes times those of rows.
+func (a *sliding[K, V, A]) collectTimes() {
+	a.times = a.times[:0]
+	for i, r := range a.rows {
+		if i == 0 || a.rows[i-1].time != r.time {
+			a.times = append(a.times, r.time)
+		}
+	}
+}
+
+// alone tells whether only one record of those gathered is at t.
+func (a *sliding[K, V, A]) alone(t int64) bool {
+	n := 0
+	for _, r := range a.rows {
+		if r.time == t {
+			n++
+		}
+	}
+	return n == 1
 }
 
 // has tells whether a record at t was gathered.
@@ -165,7 +269,7 @@ func (a *sliding[K, V, A]) has(t int64) bool {
 // emit emits a window of the records gathered, unless it has closed or holds none. added is
 // the record that is new in it, or -1; was tells that it was there before, if it held
 // another.
-func (a *sliding[K, V, A]) emit(k K, start int64, added int, was bool) {
+func (a *sliding[K, V, A]) emit(k K, start int64, added int, was bool, mark window.Mark) {
 	if a.spec.Closed(start, a.w) {
 		return
 	}
@@ -193,7 +297,7 @@ func (a *sliding[K, V, A]) emit(k K, start int64, added int, was bool) {
 		c.oldTime = a.rows[last].time
 	}
 	a.folded(&a.is, from, to, -1)
-	a.change(k, start, a.rows[to-1].time, c)
+	a.change(k, start, a.rows[to-1].time, c, mark)
 }
 
 // folded folds rows [from, to) but for one into result.
@@ -236,20 +340,18 @@ func (a *sliding[K, V, A]) gather(from, to int64, hash uint64, key []byte) error
 // advance emits the windows that watermark w closes, and forgets the records that no open
 // window has anything to do with.
 func (a *sliding[K, V, A]) advance(w int64) {
-	err := a.timers.Pop(w, func(_ int64, windowKey []byte, _ uint8) error {
+	err := a.timers.Pop(w, func(_ int64, windowKey []byte, tag uint8) error {
 		start, key, err := state.SplitWindowKey(windowKey)
-		if err == nil {
-			err = a.gather(start, a.spec.End(start), state.Hash(key), key)
-		}
-		if err != nil || len(a.rows) == 0 {
+		switch {
+		case err != nil:
 			return err
+		case tag == closeTag:
+			return a.result(start, key, a.emits.Closed(a.takeChanged(windowKey), a.spec.EndsAt(start), a.w))
+		case a.spec.Closed(start, w): // its last result follows
+			return nil
 		}
-		k, err := a.key.Decode(key)
-		if err != nil {
-			return fmt.Errorf("decode key: %w", err)
-		}
-		a.emit(k, start, -1, false)
-		return a.t.Err()
+		a.takeChanged(windowKey)
+		return a.result(start, key, a.emits.Ended())
 	})
 	a.w = w
 	for err == nil {

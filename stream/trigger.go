@@ -70,9 +70,9 @@ func aggregateTriggered[K, V, A any](w Triggered[K, V], s *step, f fold[A, V]) S
 	out := &node[K, A]{step: s}
 	guards[K, V](s)
 	s.dropsHeaders = true
-	kept, timers := s.keep(""), (*storeDecl)(nil)
+	kept, timers := s.keep("").ownKeys(), (*storeDecl)(nil)
 	if w.trigger.IsTimed() {
-		timers = s.keep("timers")
+		timers = s.keep("timers").keysBehind(timerBytes)
 	}
 	value, l := layoutOf[K, A](s, "windows of a trigger, ")
 	key := w.g.key

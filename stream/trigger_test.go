@@ -124,3 +124,37 @@ func TestTriggerFaults(t *testing.T) {
 	require.ErrorContains(t, err, "the function that decides is nil")
 	require.True(t, errors.As(err, new(stream.Fault)))
 }
+
+// Windows of triggers, and windows with results to come, go with their keys to another number of
+// tasks.
+func TestTriggersMoveToOtherTasks(t *testing.T) {
+	in := topic.New[string, int]("in")
+	fired, ticked := topic.New[string, int64]("fired"), topic.New[window.Key[string], int64]("ticked")
+	app := func(tasks int) *stream.Topology {
+		app := stream.New("moves").IdleAfter(-1).Tasks(tasks)
+		g := app.Stream(in).GroupByKV(func(k string, _ int) string { return k })
+		g.Trigger(window.Count(2).Or(window.After(time.Second))).Count().As("pairs").To(fired)
+		g.Window(window.Tumbling(10 * time.Second)).Emit(window.Every(time.Minute)).Count().As("windows").To(ticked)
+		return app
+	}
+	d := streamtest.New(t, app(2))
+	for i := range 20 {
+		d.Input(in).SendAt(at(0), fmt.Sprint("k", i), 1)
+	}
+	d.Checkpoint()
+	d.Redeploy(app(3))
+	for i := range 10 {
+		d.Input(in).SendAt(at(0), fmt.Sprint("k", i), 1)
+	}
+	require.Len(t, d.Output(fired).Records(), 10)
+	d.Advance(time.Minute)
+	require.Len(t, d.Output(ticked).Records(), 20)
+	d.Watermark(at(1000))
+	records := d.Output(fired).Records()
+	require.Len(t, records, 20)
+	total := int64(0)
+	for _, r := range records {
+		total += r.Value
+	}
+	require.EqualValues(t, 30, total)
+}

@@ -42,7 +42,7 @@ type Windowed[K, V any] struct {
 // and key when the window closes; OnUpdate with every change; for Every, Early and
 // LateUpdates see there, and HeaderResult for how their results are marked. What Every and
 // Early have not emitted yet is part of the checkpoint. Tables that need what a row was
-// take OnClose or OnUpdate, and sliding windows know no others.
+// take OnClose or OnUpdate.
 func (w Windowed[K, V]) Emit(e window.Emit) Windowed[K, V] {
 	requireWindowEmit(w.g.step.app, e)
 	w.emit = e
@@ -151,7 +151,7 @@ func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 	n.closing = func(k WK) int64 { return window.Key[K](k).Start.UnixMilli() }
 	s.changeKey = true
 	kept, cells := s.keep("").keysBehind(windowBytes), cellsOf[K, A](s, &w.spec)
-	changed := keepChanged(s, w.emit)
+	changed := keepChanged(s, w.emit, windowBytes)
 	s.checkToo(func() string { return checkMarked(w.emit, n.wantsOld()) })
 	key, spec := w.g.key, w.spec
 	n.stored = storedWindows[K](n, key, spec, kept, codec.Codec[cell[A]](cells))
