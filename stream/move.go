@@ -86,7 +86,7 @@ func (r *run) moving() *engine.Import {
 	}}
 	for _, m := range r.moved {
 		im.Stores = append(im.Stores, engine.ImportStore{Stage: m.stage.name, Topic: r.changelog(m.decl),
-			From: changelogTopic(r.app.name, m.decl.name(), m.moves),
+			From: r.changelogsBefore(m),
 			Entries: func(from engine.Restored) iter.Seq2[engine.ImportEntry, error] {
 				return resharded(m.stage, m.decl, m.from, func(shard int) iter.Seq2[state.Entry, error] { return r.before(m, shard, from) })
 			}})
@@ -97,6 +97,14 @@ func (r *run) moving() *engine.Import {
 // changelogBefore is the changelog of a shard before its state moves.
 func (r *run) changelogBefore(m movedStore, shard int) topic.TopicPartition {
 	return topic.TopicPartition{Topic: changelogTopic(r.app.name, m.decl.name(), m.moves), Partition: topic.PartitionID(shard)}
+}
+
+// changelogsBefore are all changelogs the store has had.
+func (r *run) changelogsBefore(m movedStore) (all []string) {
+	for moves := range m.moves + 1 {
+		all = append(all, changelogTopic(r.app.name, m.decl.name(), moves))
+	}
+	return all
 }
 
 // before are the entries of a shard of a store before it moves.
@@ -158,18 +166,25 @@ func (r *run) withStore(m movedStore, shard int, from engine.Restored, f func(*s
 
 // dropMoved deletes the changelogs that state has moved out of. The checkpoint that says so is
 // on the disk, so nobody goes back to them; what cannot be deleted now is by a later start.
+// Those stay that the last report of a task names which there is no more: it may come back, and
+// a checkpoint is whole only where all is there that its tasks have named.
 func (r *run) dropMoved() {
+	_, changelogs, _ := r.env.Plane.JobState(r.app.name)
+	named := make(map[string]bool)
+	for tp := range changelogs {
+		named[tp.Topic] = true
+	}
 	for _, st := range r.stages {
 		for _, d := range st.stores {
-			r.dropMovedFrom(d)
+			r.dropMovedFrom(d, named)
 		}
 	}
 }
 
-func (r *run) dropMovedFrom(d *storeDecl) {
+func (r *run) dropMovedFrom(d *storeDecl, named map[string]bool) {
 	for moves := range r.moves[d] {
 		name := changelogTopic(r.app.name, d.name(), moves)
-		if _, ok := r.env.Plane.Log().Spec(name); !ok {
+		if _, ok := r.env.Plane.Log().Spec(name); !ok || named[name] {
 			continue
 		}
 		if err := r.env.Plane.Log().Delete(name); err != nil {

@@ -53,8 +53,8 @@ func (r Restored) State(changelog topic.TopicPartition) ([]byte, bool) {
 // ImportStore is one of the stores.
 type ImportStore struct {
 	Stage   string
-	Topic   string // its changelog
-	From    string // the changelog it moves out of; empty where it does not move
+	Topic   string   // its changelog
+	From    []string // the changelog it moves out of, and those before; empty where it does not move
 	Entries func(from Restored) iter.Seq2[ImportEntry, error]
 }
 
@@ -88,7 +88,7 @@ func (j *Job) moveState(ctx context.Context, specs []TaskSpec) error {
 func (j *Job) unmoved(task checkpoint.TaskID) []checkpoint.Changelog {
 	r, _ := j.session.RestoredReport(task)
 	return slices.DeleteFunc(slices.Clone(r.Changelogs), func(c checkpoint.Changelog) bool {
-		return slices.ContainsFunc(j.o.Import.Stores, func(st ImportStore) bool { return st.From == c.Partition.Topic })
+		return slices.ContainsFunc(j.o.Import.Stores, func(st ImportStore) bool { return slices.Contains(st.From, c.Partition.Topic) })
 	})
 }
 
