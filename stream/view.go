@@ -29,8 +29,9 @@ import (
 // Rows of a windowed aggregation are there until their window closes. Those of a session
 // have the time of its last record.
 //
-// Tables that keep rows can be read, and Filter, Map and joins of such tables on equal keys,
-// whose functions are called by the reader then. Of others a reading returns an error that
+// Tables that keep rows can be read, as those of topics, of aggregations and of joins on a
+// foreign key do, and Filter, Map and joins of such tables on equal keys, whose functions are
+// called by the reader then. Of others a reading returns an error that
 // says how to make one that can.
 type View[K, V any] struct {
 	from   tables

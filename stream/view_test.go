@@ -117,6 +117,25 @@ func TestViewOfDerivedTables(t *testing.T) {
 	require.Equal(t, []string{"a=0 true 0 false @0", "c=0 false 0 true @10", "d=4 true 1 true @21", "e=0 false 2 true @12"}, rowTexts(t, d.View(outer).All(ctx)))
 }
 
+// A join on a foreign key keeps its rows, under the keys of the left table.
+func TestViewOfForeignKeyJoin(t *testing.T) {
+	left, right := topic.New[string, int]("left").Partitions(2), topic.New[string, int]("right").Partitions(3)
+	app := stream.New("foreign")
+	joined := app.Table(left).JoinOn(app.Table(right), func(v int) string { return fmt.Sprint("r", v) }, func(a, b int) string { return fmt.Sprint(a, ">", b) })
+	d := streamtest.New(t, app)
+	for i := range 4 {
+		d.Input(left).SendAt(at(int64(i)), fmt.Sprint("l", i), i)
+		d.Input(right).SendAt(at(int64(10+i)), fmt.Sprint("r", i+2), i)
+	}
+	v, ok := d.Get(joined, "l3")
+	require.True(t, ok)
+	require.Equal(t, "3>1", v)
+	_, ok = d.Get(joined, "l1")
+	require.False(t, ok)
+	d.Checkpoint()
+	require.Equal(t, []string{"l2=2>0 @10", "l3=3>1 @11"}, rowTexts(t, d.View(joined).All(t.Context())))
+}
+
 // Windows are there until they close, in the order of their starts.
 func TestViewOfWindows(t *testing.T) {
 	ctx := t.Context()
