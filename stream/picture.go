@@ -91,6 +91,8 @@ func (s *step) picture() PictureStep {
 	switch {
 	case s.source != nil:
 		p.Topic = s.source.topic
+	case s.looksUp != nil:
+		p.Topic = s.looksUp.topic
 	case s.sink != nil:
 		p.Topic = s.sink.topic
 	}

@@ -373,6 +373,8 @@ func newRun(app *Topology, env Env) (*run, error) {
 			continue // made below
 		case s.source != nil:
 			name, spec = s.source.topic, s.source.spec
+		case s.global != nil:
+			name, spec = s.global.topic, s.global.spec
 		case s.sink != nil:
 			name, spec = s.sink.topic, s.sink.spec
 			sync.tighten(spec)

@@ -18,6 +18,8 @@ type step struct {
 	outputs []*step
 
 	source    *source        // set for a source
+	global    *globalTopic   // set for a topic that every task reads as a whole
+	looksUp   *globalTopic   // set for a step that looks rows up in such a topic
 	sink      *sink          // set for a topic that is written
 	deliver   *deliver       // set for a sink outside of the log
 	group     cut            // set for a grouping

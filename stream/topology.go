@@ -59,6 +59,8 @@ func (app *Topology) Topics() (read, written []string) {
 		case s.source != nil && s.source.feed != nil:
 		case s.source != nil:
 			read = append(read, s.source.topic)
+		case s.global != nil:
+			read = append(read, s.global.topic)
 		case s.sink != nil:
 			written = append(written, s.sink.topic)
 		}
@@ -205,6 +207,7 @@ func (app *Topology) Validate() error {
 	}
 	names := make(map[string]*step)
 	read := make(map[string]*step)
+	sources := 0
 	for _, s := range app.steps {
 		for _, p := range s.faults {
 			add(s, p)
@@ -217,6 +220,10 @@ func (app *Topology) Validate() error {
 		s.checkPolicy(func(problem string) { add(s, problem) })
 		if s.source != nil && !s.source.replay {
 			read[s.source.topic] = s
+			sources++
+		}
+		if s.global != nil {
+			read[s.global.topic] = s
 		}
 		if s.name == "" {
 			continue
@@ -261,7 +268,7 @@ func (app *Topology) Validate() error {
 				"join a copy of the table instead, made by ToStream().KeyByKV(func(k K, _ V) K { return k }).ToTable()")
 		}
 	}
-	if len(read) == 0 {
+	if sources == 0 {
 		faults = append(faults, Fault{Step: app.name, Line: app.line, Problem: "no source: begin with Stream"})
 	}
 	errs := make([]error, len(faults))
@@ -371,6 +378,9 @@ func (app *Topology) String() string {
 		if s.source != nil {
 			fmt.Fprintf(&b, " %s", s.source.topic)
 		}
+		if s.global != nil {
+			fmt.Fprintf(&b, " %s", s.global.topic)
+		}
 		if s.sink != nil {
 			fmt.Fprintf(&b, " %s", s.sink.topic)
 		}
@@ -393,7 +403,7 @@ func (app *Topology) String() string {
 		}
 	}
 	for _, s := range app.steps {
-		if s.source != nil {
+		if s.source != nil || s.global != nil {
 			walk(s, 1)
 		}
 	}

@@ -31,11 +31,12 @@ type Task struct {
 	injected atomic.Int64  // newest barrier the coordinator injected; written by Hooks.Barrier
 
 	inputs    []input
-	lanes     int  // lanes of all receivers
-	sources   int  // inputs that are sources
-	inOrder   bool // takes what its inputs have by event time
-	stalled   bool // at its memory budget, and so not reading
-	delivers  bool // its input is a Delivery
+	globals   []*global // topics it reads as a whole
+	lanes     int       // lanes of all receivers
+	sources   int       // inputs that are sources
+	inOrder   bool      // takes what its inputs have by event time
+	stalled   bool      // at its memory budget, and so not reading
+	delivers  bool      // its input is a Delivery
 	aligner   *checkpoint.Aligner
 	merge     *window.Merge
 	watermark int64 // of the task, where it has lanes; never goes back, whatever lanes a run has
@@ -231,6 +232,12 @@ func (t *Task) open(restored checkpoint.Report) error {
 	if err := t.restoreClocks(restored.State); err != nil {
 		return fmt.Errorf("task %s/%d: restore event time: %w", t.ID.Stage, t.ID.Shard, err)
 	}
+	for _, g := range t.globals {
+		if err := g.load(); err != nil {
+			name, line := t.job.o.StepName(g.o.Step)
+			return fmt.Errorf("step %q (%s): %w", name, line, err)
+		}
+	}
 	return nil
 }
 
@@ -284,15 +291,18 @@ func (t *Task) Step() (worked bool) {
 
 // poll lets the inputs do a bounded piece of work.
 func (t *Task) poll() (worked bool) {
+	for _, g := range t.globals {
+		worked = g.poll() || worked
+	}
 	if t.inOrder {
-		return t.pollInOrder()
+		return t.err == nil && t.pollInOrder() || worked
 	}
 	for _, in := range t.inputs {
-		if in.poll() {
-			worked = true
-		}
 		if t.err != nil {
 			break
+		}
+		if in.poll() {
+			worked = true
 		}
 	}
 	return worked
@@ -550,6 +560,9 @@ func (t *Task) close() error {
 	var first error
 	for _, in := range t.inputs {
 		in.close()
+	}
+	for _, g := range t.globals {
+		g.close()
 	}
 	for _, s := range t.stores {
 		if err := s.close(); err != nil && first == nil {
