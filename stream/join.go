@@ -54,7 +54,7 @@ func (s Stream[K, V]) OuterJoin[V2, R any](other Stream[K, V2], w window.Join, f
 }
 
 // LateFor gives the records of s that come too late for a join, which joined is the result of,
-// as they came.
+// as they came: a join with another stream, or with a table that has a History.
 func (s Stream[K, V]) LateFor[R any](joined Stream[K, R]) Stream[K, V] {
 	step := s.n.step.app.declare("late", joined.n.step)
 	out := &node[K, V]{step: step}
@@ -64,7 +64,7 @@ func (s Stream[K, V]) LateFor[R any](joined Stream[K, R]) Stream[K, V] {
 			return Stream[K, V]{out}
 		}
 	}
-	step.fault("LateFor needs the result of a Join, LeftJoin or OuterJoin of this very stream with another")
+	step.fault("LateFor needs the result of a Join, LeftJoin or OuterJoin of this very stream with another, or of a JoinTable or LeftJoinTable of it")
 	return Stream[K, V]{out}
 }
 
@@ -76,6 +76,15 @@ type joinSide[K, V any] struct {
 	rows   pileCodec[V]
 	pileMs int64
 	late   []*node[K, V] // what reads its late records
+}
+
+// openLate opens what reads the late records of the side.
+func (d *joinSide[K, V]) openLate(o *opening) port[K, V] {
+	ports := make([]port[K, V], len(d.late))
+	for i, late := range d.late {
+		ports[i] = late.open(o)
+	}
+	return fanOut(ports)
 }
 
 // declareSide groups a side of the join step that is about to be declared.

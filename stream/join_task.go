@@ -48,11 +48,7 @@ const (
 func openSide[K, V any](o *opening, s *step, d *joinSide[K, V], keep bool, closesAt func(int64) int64,
 	matches func(int64) (int64, int64)) matching[K, V] {
 	m := matching[K, V]{pileMs: d.pileMs, keep: keep, closesAt: closesAt, matches: matches, counted: len(d.late) == 0}
-	ports := make([]port[K, V], len(d.late))
-	for i, late := range d.late {
-		ports[i] = late.open(o)
-	}
-	m.late = fanOut(ports)
+	m.late = d.openLate(o)
 	if store := o.openStore(d.store); store != nil {
 		m.table = state.NewWindowTable[pile[V]](store.Store, d.rows)
 		store.SetTable(m.table)

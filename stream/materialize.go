@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/state"
-	"github.com/thalweg/thalweg/stream/internal/engine"
 	"github.com/thalweg/thalweg/window"
 )
 
@@ -14,6 +13,7 @@ import (
 type Materialize struct {
 	backend state.Backend
 	ttl     time.Duration
+	history time.Duration
 	problem string
 }
 
@@ -62,6 +62,12 @@ func (t Table[K, V]) As(name string, how ...Materialize) Table[K, V] {
 				t.n.keeps.expiry = s.keep("expiry").keysBehind(timerBytes)
 			}
 		}
+		if m.history > 0 {
+			t.n.keeps.history = m.history
+			if t.n.keeps.past == nil {
+				t.n.keeps.past, t.n.keeps.pastDue = s.keep("past"), s.keep("past-due")
+			}
+		}
 	}
 	for _, d := range s.stores {
 		if t.n.keeps != nil {
@@ -76,6 +82,9 @@ type keeping struct {
 	backend state.Backend // nil takes the node's
 	ttl     time.Duration // zero is for ever
 	expiry  *storeDecl    // of the timers, where there is a ttl
+	history time.Duration // zero is none
+	past    *storeDecl    // of what rows were, where there is a history
+	pastDue *storeDecl    // of its timers
 }
 
 // expiry lets rows go when their time has come. A row has a timer at its time and ttl,
@@ -128,28 +137,9 @@ func (r *kept[K, V, A]) expire(w int64) {
 		if over := later(c.time, r.expiry.ttl); over > at {
 			return r.expiry.timers.Add(over, encoded, 0)
 		}
-		r.was = c.value // nobody changes it any more
-		before := c.time
-		if err := r.table.Delete(hash, encoded); err != nil {
-			return err
-		}
-		r.own.Time = at
-		r.pushed(encoded, change[A]{old: &r.was, had: true, oldTime: before})
-		return r.t.Err()
+		return r.drop(hash, encoded, c, at)
 	})
 	if err != nil {
 		r.t.Fail(r.step, err)
 	}
-}
-
-// expiring is the port of a table whose rows do not stay for ever.
-func (r *kept[K, V, A]) expiring(p engine.KeyedPort[V]) engine.KeyedPort[V] {
-	on := p.Watermark
-	p.Watermark = func(w int64) {
-		r.expire(w)
-		if on != nil {
-			on(w)
-		}
-	}
-	return p
 }

@@ -14,6 +14,10 @@ import (
 // first, at the same time that of the table: a replay finds what was there. Where
 // the table has nothing to read, the stream does not wait for it.
 //
+// Where the table has a History a record is joined with the row as it was at the record's time.
+// One for whose time the history does not tell is late: it gives nothing, goes to LateFor,
+// and is counted where nothing reads that.
+//
 // A record without a key is skipped and counted, as is one without a value. The stream is
 // shuffled where it is not spread over its tasks as the table is.
 func (s Stream[K, V]) JoinTable[V2, R any](t Table[K, V2], f func(V, V2) R) Stream[K, R] {
@@ -40,16 +44,32 @@ func joinTable[K, V, V2, R any](s Stream[K, V], t Table[K, V2], kind string, mis
 	requireFunc(st, missing)
 	st.joint, st.first = true, t.n.step
 	meet(st, t.n)
+	side := &joinSide[K, V]{of: s.n.step, g: g}
+	st.sides = []any{side}
+	st.check = func() string {
+		if len(side.late) > 0 && !t.n.hasPast() {
+			return "LateFor of a join with a table that has no History: nothing is late for it"
+		}
+		return ""
+	}
 	out := &node[K, R]{step: st}
 	g.downs = append(g.downs, func(o *opening) engine.KeyedPort[V] {
 		task, down, rows := o.task, out.open(o), rowsOf(o, t.n)
+		late, find := side.openLate(o), func(k K, _ int64) (r row[V2], ok, known bool) {
+			r, ok = rows.get(k)
+			return r, ok, true
+		}
+		if t.n.hasPast() {
+			find = func(k K, at int64) (row[V2], bool, bool) { return rows.asOf(k, at) }
+		}
+		time := fanOut([]port[struct{}, struct{}]{{Watermark: down.Watermark, Idle: down.Idle}, {Watermark: late.Watermark, Idle: late.Idle}})
 		var made R
 		push := func(m *engine.Meta, k K, v *V, v2 *V2) {
 			task.Running = st.id
 			made = pair(v, v2)
 			down.Push(m, k, &made)
 		}
-		return engine.KeyedPort[V]{Watermark: down.Watermark, Idle: down.Idle, Push: func(m *engine.Meta, _ uint64, key []byte, v *V) {
+		return engine.KeyedPort[V]{Watermark: time.Watermark, Idle: time.Idle, Push: func(m *engine.Meta, _ uint64, key []byte, v *V) {
 			if m.NoKey {
 				var none K
 				push(m, none, v, nil)
@@ -60,9 +80,14 @@ func joinTable[K, V, V2, R any](s Stream[K, V], t Table[K, V2], kind string, mis
 				task.Fail(st.id, fmt.Errorf("decode key: %w", err))
 				return
 			}
-			if r, ok := rows.get(k); ok {
+			switch r, ok, known := find(k, m.Time); {
+			case ok:
 				push(m, k, v, &r.value)
-			} else if left {
+			case !known && len(side.late) > 0:
+				late.Push(m, k, v)
+			case !known:
+				task.Counters().Late++
+			case left:
 				push(m, k, v, nil)
 			}
 		}}

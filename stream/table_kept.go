@@ -26,7 +26,8 @@ type kept[K, V, A any] struct {
 	// failed for good the cell is as before.
 	guarded func(m *engine.Meta, key []byte, c *cell[A], existed bool, v *V) (keep, ok bool)
 
-	expiry *expiry // nil where rows stay until they are deleted
+	expiry  *expiry     // nil where rows stay until they are deleted
+	history *history[A] // nil where nobody asks what rows were
 
 	own     engine.Meta // of what is pushed
 	was, is A           // scratch: they escape to what follows
@@ -43,9 +44,12 @@ func openKept[K, V, A any](o *opening, n *tableNode[K, A], d *storeDecl, cells c
 	r := &kept[K, V, A]{t: o.task, step: n.step.id, key: n.key, own: engine.Meta{Offset: -1}}
 	r.table = state.NewTable[cell[A]](store.Store, cells)
 	store.SetTable(r.table)
-	r.expiry = openExpiry(o, n.keeps)
+	r.expiry, r.history = openExpiry(o, n.keeps), openHistory(o, n.keeps, cells)
 	r.out = n.openTable(o)
 	r.out.rows.get = r.get
+	if r.history != nil {
+		r.out.rows.asOf, r.out.old = r.asOf, true
+	}
 	if o.err != nil {
 		return nil
 	}
@@ -67,6 +71,24 @@ func (r *kept[K, V, A]) get(k K) (row[A], bool) {
 		return row[A]{}, false
 	}
 	return row[A]{c.value, c.time}, true
+}
+
+// asOf looks up the row of k as it was at time t.
+func (r *kept[K, V, A]) asOf(k K, t int64) (found row[A], ok, known bool) {
+	var err error
+	if r.buf, err = r.key.Append(r.buf[:0], k); err != nil {
+		r.t.Fail(r.step, fmt.Errorf("encode key: %w", err))
+		return found, false, true
+	}
+	c, ok, err := r.table.Get(state.Hash(r.buf), r.buf)
+	if !ok {
+		c = nil
+	}
+	if err == nil {
+		found, ok, known, err = r.history.lookup(r.buf, t, c)
+	}
+	r.t.Fail(r.step, err)
+	return found, ok, known
 }
 
 // push changes the row of a key and pushes the change.
@@ -97,6 +119,19 @@ func (r *kept[K, V, A]) push(m *engine.Meta, hash uint64, encoded []byte, v *V) 
 			if !existed {
 				r.t.Fail(r.step, r.table.Delete(hash, encoded))
 			}
+			return
+		}
+	}
+	if r.history != nil {
+		now := c.time
+		if !keep {
+			now = max(m.Time, before)
+			if !existed {
+				now = m.Time
+			}
+		}
+		if err := r.history.replaced(encoded, existed, before, made.old, keep, now); err != nil {
+			r.t.Fail(r.step, err)
 			return
 		}
 	}
@@ -138,10 +173,40 @@ func (r *kept[K, V, A]) pushed(encoded []byte, made change[A]) {
 // port is the table's entrance behind a grouping.
 func (r *kept[K, V, A]) port() engine.KeyedPort[V] {
 	p := engine.KeyedPort[V]{Push: r.push, Watermark: r.out.Watermark, Idle: r.out.Idle, Touch: touching(r.table)}
-	if r.expiry != nil {
-		return r.expiring(p)
+	if r.expiry != nil || r.history != nil {
+		p.Watermark = r.advance
 	}
 	return p
+}
+
+// advance takes a watermark: what has its time goes before it goes on.
+func (r *kept[K, V, A]) advance(w int64) {
+	if r.expiry != nil {
+		r.expire(w)
+	}
+	if r.history != nil {
+		r.t.Fail(r.step, r.history.forget(w))
+	}
+	if r.out.Watermark != nil && !r.t.Failed() {
+		r.out.Watermark(w)
+	}
+}
+
+// drop lets the row of a key go, which is c, at time at.
+func (r *kept[K, V, A]) drop(hash uint64, encoded []byte, c *cell[A], at int64) error {
+	r.was = c.value // nobody changes it any more
+	before := c.time
+	if err := r.table.Delete(hash, encoded); err != nil {
+		return err
+	}
+	if r.history != nil {
+		if err := r.history.replaced(encoded, true, before, &r.was, false, max(at, before)); err != nil {
+			return err
+		}
+	}
+	r.own.Time = at
+	r.pushed(encoded, change[A]{old: &r.was, had: true, oldTime: before})
+	return r.t.Err()
 }
 
 // touchBytes is the size from which a table does not stay in the processor's caches,

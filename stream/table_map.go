@@ -41,7 +41,7 @@ func (t Table[K, V]) derive(kind string, noFunc bool) *step {
 // takes what a row was to know whether there was one.
 func derived[K, V, R any](t Table[K, V], s *step, drops bool, f func(K, V) (R, bool)) Table[K, R] {
 	n := newTable[K, R](s)
-	n.each, n.kept, n.settled, n.closing = t.n.each, t.n.kept, t.n.settled, t.n.closing
+	n.each, n.kept, n.settled, n.closing, n.pastOf = t.n.each, t.n.kept, t.n.settled, t.n.closing, t.n.hasPast
 	n.stored = storedDerived(t.n, f)
 	id := s.id
 	t.n.read(func() bool { return drops || n.wantsOld() }, func(o *opening) rowPort[K, V] {
@@ -54,6 +54,15 @@ func derived[K, V, R any](t Table[K, V], s *step, drops bool, f func(K, V) (R, b
 			task.Running = id
 			v, ok := f(k, r.value)
 			return row[R]{v, r.time}, ok
+		}
+		out.rows.asOf = func(k K, t int64) (made row[R], ok, known bool) {
+			r, ok, known := from.rows.asOf(k, t)
+			if ok {
+				task.Running = id
+				made.time = r.time
+				made.value, ok = f(k, r.value)
+			}
+			return made, ok, known
 		}
 		var was, is R // one for the task: they escape to what follows
 		needs := drops || out.old

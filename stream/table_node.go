@@ -27,7 +27,8 @@ type tableNode[K, V any] struct {
 
 	stored *stored[K, V] // how its rows are read from outside; nil where they cannot be
 
-	keeps *keeping // set for a table with a store of rows of its own
+	keeps  *keeping    // set for a table with a store of rows of its own
+	pastOf func() bool // of a table made of one that may have a history: whether it has; else nil
 
 	// closing, where it is not nil, tells when the row of a window is final: once a
 	// watermark that the table passes on is above it.
@@ -49,6 +50,11 @@ func newTable[K, V any](s *step) *tableNode[K, V] {
 		return ""
 	}
 	return n
+}
+
+// hasPast tells, once the topology is complete, whether rows can be looked up as of a time.
+func (n *tableNode[K, V]) hasPast() bool {
+	return n.keeps != nil && n.keeps.history > 0 || n.pastOf != nil && n.pastOf()
 }
 
 // mustCopy tells whether streams behind the table get copies of its rows: where a row is
@@ -141,6 +147,10 @@ type row[V any] struct {
 // rows are a table in one task, to be looked up.
 type rows[K, V any] struct {
 	get func(k K) (row[V], bool) // as after the newest change
+
+	// asOf looks a row up as it was at an event time, where the table has a history; known is
+	// false where that does not reach so far back.
+	asOf func(k K, t int64) (r row[V], ok, known bool)
 
 	// The newest change. While it is being pushed, those it has not reached yet see
 	// the row as it was.

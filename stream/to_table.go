@@ -14,7 +14,7 @@ import (
 // skipped and counted. Where and how the topic is read is as Stream says.
 //
 // A table keeps its rows in a store, and a row until it is deleted; TTL lets those go
-// that nothing renews.
+// that nothing renews. With a History it is the record with the highest event time that is a row.
 func (app *Topology) Table[K, V any](t topic.Topic[K, V]) Table[K, V] {
 	return toTable(app.Stream(t), "table")
 }
@@ -53,9 +53,44 @@ func toTable[K, V any](s Stream[K, V], kind string) Table[K, V] {
 			c.time = m.Time
 			return true
 		}
-		return r.port()
+		p := r.port()
+		if r.history != nil {
+			p.Push = pushInTime(r, values, p.Push)
+		}
+		return p
 	})
 	return Table[K, V]{n}
+}
+
+// pushInTime is the push of a table with a history: a record that is older than the newest of
+// its key is what the row was, and changes nothing else.
+func pushInTime[K, V any](r *kept[K, V, V], values *cloner[V], push func(*engine.Meta, uint64, []byte, *V)) func(*engine.Meta, uint64, []byte, *V) {
+	return func(m *engine.Meta, hash uint64, key []byte, v *V) {
+		var newest int64
+		c, ok, err := r.table.Get(hash, key)
+		if ok {
+			newest = c.time
+		} else if err == nil {
+			newest, ok, err = r.history.deletedAt(key)
+		}
+		switch {
+		case err != nil:
+			r.t.Fail(r.step, err)
+		case !ok || m.Time >= newest:
+			push(m, hash, key, v)
+		case m.Time < r.history.back():
+			r.t.Counters().Late++
+		default:
+			p := past[V]{has: !m.Deleted}
+			if p.has {
+				p.value, err = values.clone(v)
+			}
+			if err == nil {
+				err = r.history.insert(key, m.Time, newest, p)
+			}
+			r.t.Fail(r.step, err)
+		}
+	}
 }
 
 // Disorder sets how far the watermark of the topic that the table reads stays behind the
