@@ -148,7 +148,7 @@ func aggregate[K, V, A any](g *grouping[K, V], s *step, emit window.Emit, f fold
 			return engine.KeyedPort[V]{}
 		}
 		guarded := guardFold[K](o, s, g.key, newCloner(cells.value), f)
-		if r.out.edge != nil && len(r.out.readers) == 0 && !vanish && !n.each && guarded == nil && r.expiry == nil && r.history == nil {
+		if r.out.edge != nil && len(r.out.readers) == 0 && !vanish && !n.each && guarded == nil && r.expiry == nil && r.wall == nil && r.history == nil {
 			return lastOfEach(r, f)
 		}
 		r.clone = newCloner(cells.value)

@@ -13,6 +13,7 @@ import (
 type Materialize struct {
 	backend state.Backend
 	ttl     time.Duration
+	wall    time.Duration
 	history time.Duration
 	problem string
 }
@@ -62,6 +63,12 @@ func (t Table[K, V]) As(name string, how ...Materialize) Table[K, V] {
 				t.n.keeps.expiry = s.keep("expiry").keysBehind(timerBytes)
 			}
 		}
+		if m.wall > 0 {
+			t.n.keeps.wall = m.wall
+			if t.n.keeps.wallDue == nil {
+				t.n.keeps.wallDue, t.n.keeps.renewed = s.keep("wall-expiry"), s.keep("renewed")
+			}
+		}
 		if m.history > 0 {
 			t.n.keeps.history = m.history
 			if t.n.keeps.past == nil {
@@ -82,6 +89,9 @@ type keeping struct {
 	backend state.Backend // nil takes the node's
 	ttl     time.Duration // zero is for ever
 	expiry  *storeDecl    // of the timers, where there is a ttl
+	wall    time.Duration // the same by the node's clock
+	wallDue *storeDecl    // of its timers
+	renewed *storeDecl    // of when rows were renewed by the node's clock
 	history time.Duration // zero is none
 	past    *storeDecl    // of what rows were, where there is a history
 	pastDue *storeDecl    // of its timers

@@ -6,6 +6,7 @@ import (
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/stream/internal/engine"
 	"github.com/thalweg/thalweg/topic/codec"
+	"github.com/thalweg/thalweg/window"
 )
 
 // kept is a table with a store of its own, in one task: the rows an aggregation or a topic
@@ -27,7 +28,9 @@ type kept[K, V, A any] struct {
 	guarded func(m *engine.Meta, key []byte, c *cell[A], existed bool, v *V) (keep, ok bool)
 
 	expiry  *expiry     // nil where rows stay until they are deleted
+	wall    *wallExpiry // the same by the node's clock
 	history *history[A] // nil where nobody asks what rows were
+	w       int64       // watermark, where one of these is not nil
 
 	own     engine.Meta // of what is pushed
 	was, is A           // scratch: they escape to what follows
@@ -41,10 +44,13 @@ func openKept[K, V, A any](o *opening, n *tableNode[K, A], d *storeDecl, cells c
 	if store == nil {
 		return nil
 	}
-	r := &kept[K, V, A]{t: o.task, step: n.step.id, key: n.key, own: engine.Meta{Offset: -1}}
+	r := &kept[K, V, A]{t: o.task, step: n.step.id, key: n.key, w: window.Unknown, own: engine.Meta{Offset: -1}}
 	r.table = state.NewTable[cell[A]](store.Store, cells)
 	store.SetTable(r.table)
-	r.expiry, r.history = openExpiry(o, n.keeps), openHistory(o, n.keeps, cells)
+	r.expiry, r.wall, r.history = openExpiry(o, n.keeps), openWallExpiry(o, n.keeps), openHistory(o, n.keeps, cells)
+	if r.wall != nil {
+		o.task.OnTime(r.nextWall, r.ringWall)
+	}
 	r.out = n.openTable(o)
 	r.out.rows.get = r.get
 	if r.history != nil {
@@ -142,11 +148,21 @@ func (r *kept[K, V, A]) push(m *engine.Meta, hash uint64, encoded []byte, v *V) 
 				return
 			}
 		}
+		if r.wall != nil {
+			if err := r.wall.renew(hash, encoded); err != nil {
+				r.t.Fail(r.step, err)
+				return
+			}
+		}
 		r.own.Time, r.is = c.time, c.value // what is pushed may look up rows, and c not last so long
 		made.new = &r.is
 	} else {
 		r.own.Time = m.Time
-		if err := r.table.Delete(hash, encoded); err != nil {
+		err := r.table.Delete(hash, encoded)
+		if err == nil && r.wall != nil {
+			err = r.wall.forget(hash, encoded)
+		}
+		if err != nil {
 			r.t.Fail(r.step, err)
 			return
 		}
@@ -173,7 +189,7 @@ func (r *kept[K, V, A]) pushed(encoded []byte, made change[A]) {
 // port is the table's entrance behind a grouping.
 func (r *kept[K, V, A]) port() engine.KeyedPort[V] {
 	p := engine.KeyedPort[V]{Push: r.push, Watermark: r.out.Watermark, Idle: r.out.Idle, Touch: touching(r.table)}
-	if r.expiry != nil || r.history != nil {
+	if r.expiry != nil || r.wall != nil || r.history != nil {
 		p.Watermark = r.advance
 	}
 	return p
@@ -181,6 +197,9 @@ func (r *kept[K, V, A]) port() engine.KeyedPort[V] {
 
 // advance takes a watermark: what has its time goes before it goes on.
 func (r *kept[K, V, A]) advance(w int64) {
+	if w != window.EndOfTime {
+		r.w = w
+	}
 	if r.expiry != nil {
 		r.expire(w)
 	}
@@ -196,7 +215,11 @@ func (r *kept[K, V, A]) advance(w int64) {
 func (r *kept[K, V, A]) drop(hash uint64, encoded []byte, c *cell[A], at int64) error {
 	r.was = c.value // nobody changes it any more
 	before := c.time
-	if err := r.table.Delete(hash, encoded); err != nil {
+	err := r.table.Delete(hash, encoded)
+	if err == nil && r.wall != nil {
+		err = r.wall.forget(hash, encoded)
+	}
+	if err != nil {
 		return err
 	}
 	if r.history != nil {
