@@ -35,14 +35,15 @@ type Context[K, S, R any] struct {
 
 // scope is the part of a Context that does not depend on its types.
 type scope struct {
-	t         *engine.Task
-	step      int
-	stores    map[string]state.Opened
-	expiring  []state.Opened // by event time
-	sides     map[*step]any
-	outputs   map[string]*sending
-	watermark int64
-	deferring bool // a failed call is not the end: effects wait until it returns, and state can be taken back
+	t          *engine.Task
+	step       int
+	stores     map[string]state.Opened
+	expiring   []state.Opened // by event time
+	sides      map[*step]any
+	outputs    map[string]*sending
+	broadcasts map[string]any // by name
+	watermark  int64
+	deferring  bool // a failed call is not the end: effects wait until it returns, and state can be taken back
 
 	m       *engine.Meta
 	hash    uint64

@@ -162,8 +162,8 @@ func (app *Topology) cut() []*stage {
 			if name == "" || joint.name < name {
 				name = joint.name
 			}
-			if joint.first != nil {
-				rootsOf(joint.first, first)
+			for _, in := range joint.first {
+				rootsOf(in, first)
 			}
 		}
 		switch root := st.roots[0]; {

@@ -44,11 +44,11 @@ func (ProcessFunc[K, V, S, R]) Timer(*Context[K, S, R], Timer) error { return ni
 func (ProcessFunc[K, V, S, R]) withoutTimers() {}
 
 // Used is what a Processor uses besides the state of the key: a store of package state, as
-// state.KV; a topic.Topic that it Sends to; a Side that it emits into.
+// state.KV; a topic.Topic that it Sends to; a Side that it emits into; a Broadcast that it reads.
 type Used interface{ Name() string }
 
 // Process hands the records of each key to p, which has a state for each key and timers.
-// uses are the stores, topics and sides that p calls for by their handles.
+// uses are the stores, topics, sides and broadcasts that p calls for by their handles.
 //
 // Records come in the order in which they arrive, late ones too: Context.Watermark tells. A
 // record without a key, or without a value, is skipped and counted.
@@ -258,6 +258,13 @@ type uses struct {
 	stores []usedStore
 	topics []usedTopic
 	sides  []openable
+
+	broadcasts []usedBroadcast
+}
+
+type usedBroadcast struct {
+	name string
+	open func(o *opening) any
 }
 
 type usedStore struct {
@@ -280,9 +287,19 @@ type openable interface {
 func (s *step) use(all []Used) (u uses) {
 	u.step = s
 	seen := make(map[string]bool)
+	// keeps checks the name of a store that the step has under it.
+	keeps := func(name string) {
+		if !validName.MatchString(name) || name == "timers" {
+			s.fault(fmt.Sprintf("invalid name of a store, %q: use 1 to 100 letters, digits, '.', '_' and '-', and not \"timers\"", name))
+		}
+		if seen[name] {
+			s.fault(fmt.Sprintf("uses two stores named %q", name))
+		}
+		seen[name] = true
+	}
 	for _, x := range all {
 		if x == nil {
-			s.fault("uses nil: give stores, topics and sides")
+			s.fault("uses nil: give stores, topics, sides and broadcasts")
 			continue
 		}
 		name := x.Name()
@@ -292,13 +309,7 @@ func (s *step) use(all []Used) (u uses) {
 			if problem := spec.Problem(); problem != "" {
 				s.fault(fmt.Sprintf("store %q: %s", name, problem))
 			}
-			if !validName.MatchString(name) || name == "timers" {
-				s.fault(fmt.Sprintf("invalid name of a store, %q: use 1 to 100 letters, digits, '.', '_' and '-', and not \"timers\"", name))
-			}
-			if seen[name] {
-				s.fault(fmt.Sprintf("uses two stores named %q", name))
-			}
-			seen[name] = true
+			keeps(name)
 			used := usedStore{handle: x}
 			if !spec.NoChangelog {
 				used.kept = s.keep(name)
@@ -308,6 +319,16 @@ func (s *step) use(all []Used) (u uses) {
 				}
 			}
 			u.stores = append(u.stores, used)
+		case attachable:
+			switch from := x.stream(); {
+			case from.app != s.app:
+				s.fault(fmt.Sprintf("uses the broadcast %q of another topology", name))
+			case reaches(s, from, make(map[*step]bool)):
+				s.fault(fmt.Sprintf("uses the broadcast %q, which is made of what it gives: it would feed itself", name))
+			default:
+				keeps(name)
+				u.broadcasts = append(u.broadcasts, usedBroadcast{name, x.attach(s)})
+			}
 		case openable:
 			side := x.declared()
 			if len(side.inputs) > 0 {
@@ -336,7 +357,7 @@ func (s *step) use(all []Used) (u uses) {
 			}
 			u.topics = append(u.topics, usedTopic{name, to})
 		default:
-			s.fault(fmt.Sprintf("uses a %T: give stores of package state, topics and sides", x))
+			s.fault(fmt.Sprintf("uses a %T: give stores of package state, topics, sides and broadcasts", x))
 		}
 	}
 	return u
@@ -390,6 +411,10 @@ func (u *uses) open(o *opening, in *scope) (times []port[struct{}, struct{}]) {
 			return nil
 		}
 		in.outputs[used.name] = &sending{out: out}
+	}
+	in.broadcasts = make(map[string]any)
+	for _, used := range u.broadcasts {
+		in.broadcasts[used.name] = used.open(o)
 	}
 	for _, side := range u.sides {
 		opened, time := side.openSide(o)

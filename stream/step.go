@@ -33,7 +33,7 @@ type step struct {
 	unkeyed   bool           // its state is not by the key of its records: they may be in any task
 	side      string         // tells the groupings in front of one joint step apart
 	sides     []any          // of a step that knows late records: a join of streams, a deduplication
-	first     *step          // of a joint step: the input whose record goes first at the same time; may be nil
+	first     []*step        // of a joint step: the inputs whose records go first at the same time
 	partOf    *step          // of a step that an operator has besides: the one that is named after the operator
 
 	needsHeaders bool // reads the headers it is given

@@ -42,7 +42,7 @@ func joinTable[K, V, V2, R any](s Stream[K, V], t Table[K, V2], kind string, mis
 	g.meet()
 	st := s.n.step.app.declare(kind, by, t.n.step)
 	requireFunc(st, missing)
-	st.joint, st.first = true, t.n.step
+	st.joint, st.first = true, []*step{t.n.step}
 	meet(st, t.n)
 	side := &joinSide[K, V]{of: s.n.step, g: g}
 	st.sides = []any{side}

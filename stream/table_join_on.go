@@ -75,7 +75,7 @@ func joinOn[K, V, K2, V2, R any](t Table[K, V], other Table[K2, V2], kind string
 	requests.keepValue = true
 
 	middle := by.app.declare("subscriptions", by, other.n.step)
-	middle.joint, middle.first = true, other.n.step
+	middle.joint, middle.first = true, []*step{other.n.step}
 	meet(middle, other.n)
 	back := by.app.declare("group by key", middle)
 	back.changeKey = true

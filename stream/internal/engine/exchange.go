@@ -34,6 +34,7 @@ type ExchangeOptions struct {
 	KeepValue          bool // some receiver reads the values; else they are not copied
 	KeepHeaders        bool // the same for headers
 	InOrder            bool // leads to a task that reads its inputs in order
+	Broadcast          bool // each record goes to all receivers, and time to none
 }
 
 // NewExchange makes the lanes between senders and receivers.
@@ -229,13 +230,14 @@ type Sender[V any] struct {
 	idle    bool // Idle was said and nothing since
 	keep    bool
 	headers bool
+	all     bool // each record goes to every lane
 
 	combiner *combiner[V] // nil sends each record
 }
 
 // OpenSender opens the exchange in task t, its i-th sender.
 func (x *Exchange[V]) OpenSender(t *Task, i int) *Sender[V] {
-	s := &Sender[V]{t: t, inOrder: x.o.InOrder, lanes: x.lanes[i], w: window.Unknown, keep: x.o.KeepValue, headers: x.o.KeepHeaders}
+	s := &Sender[V]{t: t, inOrder: x.o.InOrder, lanes: x.lanes[i], w: window.Unknown, keep: x.o.KeepValue, headers: x.o.KeepHeaders, all: x.o.Broadcast}
 	s.current = make([]*laneBatch[V], len(s.lanes))
 	s.sent = make([]int64, len(s.lanes))
 	s.rest = make([]bool, len(s.lanes))
@@ -250,7 +252,7 @@ func (x *Exchange[V]) OpenSender(t *Task, i int) *Sender[V] {
 	return s
 }
 
-// Send hands a record to the task that owns its key.
+// Send hands a record to the task that owns its key, or to all.
 func (s *Sender[V]) Send(m *Meta, key []byte, v *V) {
 	if s.combiner != nil {
 		s.combiner.take(m, key, v)
@@ -264,11 +266,21 @@ func (s *Sender[V]) send(m *Meta, key []byte, v *V) {
 	j := 0
 	switch {
 	case len(s.lanes) == 1:
+	case s.all:
+		for j := range s.lanes {
+			s.put(j, m, key, v)
+		}
+		return
 	case m.NoKey: // belongs to no task
 		j = int(uint64(m.Offset) % uint64(len(s.lanes)))
 	default:
 		j = topic.Partition(key, len(s.lanes))
 	}
+	s.put(j, m, key, v)
+}
+
+// put adds a record to a lane.
+func (s *Sender[V]) put(j int, m *Meta, key []byte, v *V) {
 	b := s.batch(j)
 	if s.sent[j] != s.w {
 		s.mark(j, b)
@@ -448,6 +460,11 @@ func (x *Exchange[V]) OpenReceiver(t *Task, j int, port KeyedPort[V]) {
 		l := x.lanes[i][j]
 		l.receiver = t
 		r.lanes = append(r.lanes, l)
+	}
+	if x.o.Broadcast {
+		for i := range r.lanes {
+			t.timeless = append(t.timeless, r.first+i)
+		}
 	}
 	t.lanes += len(r.lanes)
 	t.inputs = append(t.inputs, r)

@@ -33,6 +33,7 @@ type Task struct {
 	inputs    []input
 	globals   []*global // topics it reads as a whole
 	lanes     int       // lanes of all receivers
+	timeless  []int     // lanes that bring no event time
 	sources   int       // inputs that are sources
 	inOrder   bool      // takes what its inputs have by event time
 	stalled   bool      // at its memory budget, and so not reading
@@ -204,8 +205,11 @@ func (t *Task) open(restored checkpoint.Report) error {
 		lanes++ // the last one stands for the sources, which get a barrier all at once
 	}
 	t.aligner = checkpoint.NewAligner(lanes)
-	if t.lanes > 0 {
+	if t.lanes > len(t.timeless) {
 		t.merge = window.NewMerge(t.lanes)
+		for _, lane := range t.timeless {
+			t.merge.Idle(lane)
+		}
 		t.AddClock(t.lanesName(), t.merge.AppendState,
 			func(b []byte) error { _, err := t.merge.LoadState(b); return err },
 			func() {})
