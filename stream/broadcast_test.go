@@ -89,7 +89,7 @@ func TestBroadcastGoesToAllTasks(t *testing.T) {
 // Random rules and records, checkpoints and crashes: each record sees the rules that were
 // there when it came, and is handled once.
 func TestRandomBroadcasts(t *testing.T) {
-	for i := range rounds(2, 10) {
+	for i := range rounds(2, 5) {
 		seed := uint64(time.Now().UnixNano()) + uint64(i)
 		rng := rand.New(rand.NewPCG(seed, 1))
 		in, changes := topic.New[string, int]("in").Partitions(1+rng.IntN(3)), topic.New[string, int]("rules").Partitions(1+rng.IntN(3))

@@ -1,6 +1,7 @@
 package stream_test
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"math/rand/v2"
@@ -36,6 +37,7 @@ type bounded struct {
 	topology func() *stream.Topology
 	check    func(t *testing.T, n testNode)
 	pick     func(n int) int // see Env.Pick; may be nil
+	steps    int             // between checkpoints; 0 is ten
 }
 
 // stopEverywhere stops what make makes at one in everyOp file operations, and has it go on.
@@ -77,7 +79,7 @@ func stopEverywhere(t *testing.T, make func(sync log.Sync) bounded) {
 	}
 }
 
-// runManually runs the job in one goroutine with a checkpoint every ten steps, and
+// runManually runs the job in one goroutine with a checkpoint every few steps, and
 // tells whether it came to its end.
 func (b bounded) runManually(fs *vfs.Mem) (ended bool) {
 	o := checkpoint.PlaneOptions{FS: fs, SyncInterval: -1}
@@ -96,7 +98,7 @@ func (b bounded) runManually(fs *vfs.Mem) (ended bool) {
 		if _, err := job.Step(); err != nil {
 			return false
 		}
-		if i%10 == 0 {
+		if i%cmp.Or(b.steps, 10) == 0 {
 			job.Trigger()
 		}
 		if i%40 == 0 {
@@ -106,4 +108,29 @@ func (b bounded) runManually(fs *vfs.Mem) (ended bool) {
 		}
 	}
 	return true
+}
+
+// killAtRandom runs what make makes with a goroutine for each task, and kills it several times.
+func killAtRandom(t *testing.T, make func(sync log.Sync) bounded) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	b, fs := make(log.SyncByOS), vfs.NewMem()
+	n := openNode(t, fs)
+	b.fill(t, n)
+	topology := func() *stream.Topology { return b.topology().Checkpoint(checkpoint.Every(time.Millisecond)) }
+	for range rounds(2, 6) {
+		job := n.start(t, topology())
+		select {
+		case <-time.After(time.Duration(rng.IntN(int(20 * time.Millisecond)))):
+		case <-job.Done():
+		}
+		image := fs.Kill()
+		n.abandon(job)
+		fs = image
+		n = openNode(t, fs)
+	}
+	require.NoError(t, n.start(t, topology()).Wait())
+	b.check(t, n)
+	require.NoError(t, n.plane.Close())
 }

@@ -76,7 +76,7 @@ func valuesOf[V any](records []topic.Record[string, V], k string) (all []V) {
 // Whatever crashes when, a record is joined once, with the row as it was when the record
 // came or as it was later, and what is committed of a key never goes back to an older row.
 func TestGlobalTableAcrossCrashes(t *testing.T) {
-	for i := range rounds(2, 10) {
+	for i := range rounds(2, 5) {
 		seed := uint64(time.Now().UnixNano()) + uint64(i)
 		rng := rand.New(rand.NewPCG(seed, 1))
 		in := topic.New[string, int]("in").Partitions(1 + rng.IntN(3))

@@ -137,7 +137,7 @@ func (ts *tables) grow() {
 // the definition of their operators makes of the rows that there are in the end.
 func TestRandomTablesGiveWhatTheyDefine(t *testing.T) {
 	base := uint64(time.Now().UnixNano())
-	for i := range rounds(4, 30) {
+	for i := range rounds(4, 20) {
 		seed := base + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { tableDifferential(t, rand.New(rand.NewPCG(seed, 1))) })
 	}

@@ -90,7 +90,7 @@ func TestHistoryTakesWhatIsOlder(t *testing.T) {
 // Random changes of a table, out of order, and records of any time: within the history each finds
 // the row of its time, before it that or none at all; a bounded run to its end forgets nothing.
 func TestRandomHistories(t *testing.T) {
-	for i := range rounds(3, 20) {
+	for i := range rounds(3, 10) {
 		seed := uint64(time.Now().UnixNano()) + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { randomHistory(t, rand.New(rand.NewPCG(seed, 1))) })
 	}

@@ -96,7 +96,7 @@ func foreignKeyCase(t *testing.T, each bool, partitions int) {
 // a foreign key they give what their rows give in the end, to streams, to a group and to
 // another join.
 func TestRandomForeignKeyJoins(t *testing.T) {
-	for i := range rounds(3, 20) {
+	for i := range rounds(3, 10) {
 		seed := uint64(time.Now().UnixNano()) + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { randomForeignKeys(t, rand.New(rand.NewPCG(seed, 1))) })
 	}
