@@ -156,6 +156,11 @@ func randomForeignKeys(t *testing.T, rng *rand.Rand) {
 	require.Equal(t, wantInner, tableIn(d.Output(inner).Records()))
 	require.Equal(t, wantLeft, tableIn(d.Output(left).Records()))
 	require.Equal(t, wantBoth, tableIn(d.Output(both).Records()))
+	for k := range orders {
+		got, ok := d.Get(leftJoined, k)
+		require.True(t, ok)
+		require.Equal(t, wantLeft[k], got)
+	}
 	if got, ok := d.Output(sums).Latest("all"); ok || sum > 0 {
 		require.Equal(t, sum, got)
 	}
@@ -235,50 +240,55 @@ func TestForeignKeyJoinStoppedAtFileOperations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many runs")
 	}
-	stopEverywhere(t, func(sync log.Sync) bounded {
-		l, r := topic.New[string, order]("l").Partitions(2).Sync(sync), topic.New[[]byte, string]("r").Partitions(3).Sync(sync)
-		left := topic.New[string, string]("left").Sync(sync)
-		want := map[string]string{}
-		return bounded{
-			topology: func() *stream.Topology {
-				app := stream.New("foreign").Checkpoint(checkpoint.Every(time.Second)).StopAt(topic.End())
-				app.Table(l).LeftJoinOn(app.Table(r), customerOf, billedOr).To(left)
-				return app
-			},
-			fill: func(t *testing.T, n testNode) {
-				orders, names := map[string]order{}, map[string]string{}
-				pl, err := topic.NewProducer(t.Context(), n, l, topic.ProducerOptions{})
+	stopEverywhere(t, foreignKeyJob)
+}
+
+// The same where tasks run at the same time, and are killed.
+func TestForeignKeyJoinKilledAtRandomMoments(t *testing.T) { killAtRandom(t, foreignKeyJob) }
+
+func foreignKeyJob(sync log.Sync) bounded {
+	l, r := topic.New[string, order]("l").Partitions(2).Sync(sync), topic.New[[]byte, string]("r").Partitions(3).Sync(sync)
+	left := topic.New[string, string]("left").Sync(sync)
+	want := map[string]string{}
+	return bounded{
+		topology: func() *stream.Topology {
+			app := stream.New("foreign").Checkpoint(checkpoint.Every(time.Second)).StopAt(topic.End())
+			app.Table(l).LeftJoinOn(app.Table(r), customerOf, billedOr).To(left)
+			return app
+		},
+		fill: func(t *testing.T, n testNode) {
+			orders, names := map[string]order{}, map[string]string{}
+			pl, err := topic.NewProducer(t.Context(), n, l, topic.ProducerOptions{})
+			require.NoError(t, err)
+			pr, err := topic.NewProducer(t.Context(), n, r, topic.ProducerOptions{})
+			require.NoError(t, err)
+			for i := range 200 {
+				c, k := fmt.Sprint("c", i%7), fmt.Sprint("o", i*5%23)
+				if i%3 == 0 {
+					names[c] = fmt.Sprint("n", i)
+					require.NoError(t, pr.Send(t.Context(), []byte(c), names[c]))
+				} else if i%11 == 0 {
+					delete(orders, k)
+					require.NoError(t, pl.Delete(t.Context(), k))
+				} else {
+					orders[k] = order{c, i, i%13 == 0}
+					require.NoError(t, pl.Send(t.Context(), k, orders[k]))
+				}
+			}
+			require.NoError(t, pl.Close())
+			require.NoError(t, pr.Close())
+			for k, o := range orders {
+				name, ok := names[o.Customer]
+				want[k] = billedOr(o, name, ok && !o.NoFK)
+			}
+		},
+		check: func(t *testing.T, n testNode) {
+			var got []topic.Record[string, string]
+			for rec, err := range topic.ReadToEnd(t.Context(), n, left, topic.Start()) {
 				require.NoError(t, err)
-				pr, err := topic.NewProducer(t.Context(), n, r, topic.ProducerOptions{})
-				require.NoError(t, err)
-				for i := range 200 {
-					c, k := fmt.Sprint("c", i%7), fmt.Sprint("o", i*5%23)
-					if i%3 == 0 {
-						names[c] = fmt.Sprint("n", i)
-						require.NoError(t, pr.Send(t.Context(), []byte(c), names[c]))
-					} else if i%11 == 0 {
-						delete(orders, k)
-						require.NoError(t, pl.Delete(t.Context(), k))
-					} else {
-						orders[k] = order{c, i, i%13 == 0}
-						require.NoError(t, pl.Send(t.Context(), k, orders[k]))
-					}
-				}
-				require.NoError(t, pl.Close())
-				require.NoError(t, pr.Close())
-				for k, o := range orders {
-					name, ok := names[o.Customer]
-					want[k] = billedOr(o, name, ok && !o.NoFK)
-				}
-			},
-			check: func(t *testing.T, n testNode) {
-				var got []topic.Record[string, string]
-				for rec, err := range topic.ReadToEnd(t.Context(), n, left, topic.Start()) {
-					require.NoError(t, err)
-					got = append(got, rec)
-				}
-				require.Equal(t, want, tableIn(got))
-			},
-		}
-	})
+				got = append(got, rec)
+			}
+			require.Equal(t, want, tableIn(got))
+		},
+	}
 }
