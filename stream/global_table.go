@@ -16,7 +16,7 @@ import (
 // Before a task reads its first record it has all rows that there were when the job
 // began. What comes later it reads as it comes, before it goes on with its stream,
 // whatever the event times: a global table is not kept in step with the streams that are
-// joined with it, has no watermark and holds none back. A task that starts again has
+// joined with it, has no watermark and holds none back; Job.Lag and Job.CatchUp are of the streams alone. A task that starts again has
 // the rows as they were in the checkpoint that it starts from, or later ones, where the topic is
 // compacted or its records were deleted; never older ones.
 type GlobalTable[K, V any] struct{ g *globalTable[K, V] }

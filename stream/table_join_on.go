@@ -93,7 +93,6 @@ func joinOn[K, V, K2, V2, R any](t Table[K, V], other Table[K2, V2], kind string
 	kept, cells := s.keep("").ownKeys(), cellsOf[K, R](s, nil)
 	n.stored = storedCells(n, kept, codec.Codec[cell[R]](cells))
 	d.results = cells.value
-	n.stored = storedCells(n, kept, codec.Codec[cell[R]](cells))
 
 	t.n.read(always, func(o *opening) rowPort[K, V] {
 		return openAsking(o, by.id, requests, t.n.key, value, on)
