@@ -195,6 +195,13 @@ type TaskStatus struct {
 	Duplicates  int64 // dropped by Deduplicate
 	FarFuture   int64 // with an event time too far ahead, taken as late or given another; see Watermarks
 
+	// Unordered is how often the task let those behind it that read several inputs in
+	// order of event time go on without what it had for them, because they would have
+	// waited for each other for ever. What a join finds may then depend on which input
+	// was read faster. It takes keys spread so that one task is sent thousands of records
+	// while another is sent none, and disorder as long.
+	Unordered int64
+
 	// Of a task that feeds a sink outside of the log:
 	Delivered   int64 // handed over
 	Undelivered int64 // offsets committed and not handed over yet
@@ -227,7 +234,7 @@ func (j *Job) Status() Status {
 	for _, t := range j.inner.Tasks() {
 		ts := TaskStatus{Stage: t.Task.Stage, Shard: t.Task.Shard, StateSize: t.StateSize, Records: t.Counters.Records,
 			Emitted: t.Counters.Emitted, Late: t.Counters.Late, NoKey: t.Counters.NoKey, NoValue: t.Counters.NoValue, Deleted: t.Counters.Deleted,
-			Skipped: t.Counters.Skipped, DeadLetters: t.Counters.DeadLetters, Duplicates: t.Counters.Duplicates, FarFuture: t.Counters.FarFuture}
+			Skipped: t.Counters.Skipped, DeadLetters: t.Counters.DeadLetters, Duplicates: t.Counters.Duplicates, FarFuture: t.Counters.FarFuture, Unordered: t.Counters.Unordered}
 		ts.Watermark, ts.Ended = timeOf(t.Watermark)
 		for _, in := range t.Inputs {
 			is := InputStatus{Topic: in.Partition.Topic, Partition: int(in.Partition.Partition), Idle: in.Idle, Waiting: in.Waiting}

@@ -13,10 +13,11 @@
 //     more from a lane that has until then.
 //   - Nothing of generation n+1 is appended before checkpoint n is complete: a
 //     task's generation is at most one ahead, and outputs hold back what they have.
-//   - A lane holds at most its credits in batches; the sender waits for more.
+//   - A lane holds at most its credits in batches; the sender waits for more. It gets
+//     more only where tasks would wait for each other for ever (waits.go).
 //
 // # Lock order
 //
-// lane.mu is a leaf. No lock is held while a record is pushed, a batch is
+// waits.mu, then lane.mu, which is a leaf. No lock is held while a record is pushed, a batch is
 // appended or the session is called.
 package engine

@@ -143,6 +143,8 @@ type lane[V any] struct {
 	queue    []*laneBatch[V]
 	free     []*laneBatch[V]
 	made     int
+	extra    int   // batches beyond laneCredits, to get out of a circle
+	letGo    bool  // there may be no more of them: the sender has to let its other lanes go
 	sender   *Task // to be woken when credit returns
 	receiver *Task // to be woken when a batch comes
 	credit   chan struct{}
@@ -179,12 +181,42 @@ func (l *lane[V]) empty() bool {
 func (l *lane[V]) giveBack(b *laneBatch[V]) {
 	b.reset()
 	l.mu.Lock()
-	l.free = append(l.free, b)
+	if l.extra > 0 {
+		l.extra--
+		l.made--
+	} else {
+		l.free = append(l.free, b)
+	}
 	l.mu.Unlock()
+	l.wakeSender()
+}
+
+func (l *lane[V]) wakeSender() {
 	select {
 	case l.credit <- struct{}{}:
 	default:
 	}
+}
+
+func (l *lane[V]) ends() (sender, receiver *Task) { return l.sender, l.receiver }
+
+// hasCredit tells whether a sender that waits for credit of the lane has it now.
+func (l *lane[V]) hasCredit() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.letGo || len(l.free) > 0 || l.made < laneCredits+l.extra
+}
+
+// relieve gives the lane one more credit, or has its sender let other lanes go.
+func (l *lane[V]) relieve() {
+	l.mu.Lock()
+	if l.extra < maxExtra {
+		l.extra++
+	} else {
+		l.letGo = true
+	}
+	l.mu.Unlock()
+	l.wakeSender()
 }
 
 // acquire returns an empty batch. A task with a goroutine of its own waits for
@@ -194,12 +226,38 @@ func (l *lane[V]) acquire(t *Task) *laneBatch[V] {
 		if b := l.tryAcquire(t); b != nil {
 			return b
 		}
-		t.yieldLanes()
-		if !t.awaitCredit(l.credit) {
+		t.yieldLanes(l.lets(t))
+		if !l.awaitCredit(t) {
 			// The attempt is over: what is produced now goes nowhere.
 			return &laneBatch[V]{records: make([]exchanged[V], 0, batchRecords)}
 		}
 	}
+}
+
+// awaitCredit waits for a signal that l may have credit; false means that the attempt is over.
+func (l *lane[V]) awaitCredit(t *Task) bool {
+	if w := t.job.waits; w != nil {
+		w.begin(t, wait{credit: l})
+		defer w.end(t)
+	}
+	select {
+	case <-l.credit:
+		return true
+	case <-t.job.done:
+		return false
+	}
+}
+
+// lets tells whether the other lanes of the sender are let go, and counts it.
+func (l *lane[V]) lets(t *Task) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.letGo {
+		return false
+	}
+	l.letGo = false
+	t.counters.Unordered++
+	return true
 }
 
 // tryAcquire is acquire without waiting; nil when there is no credit.
@@ -211,7 +269,7 @@ func (l *lane[V]) tryAcquire(t *Task) *laneBatch[V] {
 		l.free = l.free[:n-1]
 		return b
 	}
-	if l.made < laneCredits || t.stepped() {
+	if l.made < laneCredits+l.extra || t.stepped() {
 		l.made++
 		return &laneBatch[V]{records: make([]exchanged[V], 0, batchRecords)}
 	}
@@ -390,15 +448,15 @@ func (s *Sender[V]) flush(rest bool) (sent bool) {
 	return sent
 }
 
-// yield sends what the lanes hold and says that nothing is to be waited for, on the
-// lanes that have credit. The others have enough to read.
-func (s *Sender[V]) yield() {
+// yield sends what the lanes hold, on those that have credit: the others have enough to
+// read. With rest it says that nothing is to be waited for.
+func (s *Sender[V]) yield(rest bool) {
 	if !s.inOrder {
 		return
 	}
 	for j := range s.lanes {
 		if s.current[j] == nil {
-			if s.rest[j] {
+			if s.rest[j] || !rest && (s.idle || s.sent[j] == s.w) {
 				continue
 			}
 			if s.current[j] = s.lanes[j].tryAcquire(s.t); s.current[j] == nil {
@@ -409,8 +467,12 @@ func (s *Sender[V]) yield() {
 		if s.sent[j] != s.w && !s.idle {
 			s.mark(j, b)
 		}
-		s.markRest(j, b)
-		s.ship(j)
+		if rest {
+			s.markRest(j, b)
+		}
+		if !b.empty() {
+			s.ship(j)
+		}
 	}
 }
 
@@ -429,7 +491,7 @@ func (s *Sender[V]) barrier(n int64) {
 
 type sender interface {
 	flush(rest bool) (sent bool)
-	yield()
+	yield(rest bool)
 	barrier(n int64)
 }
 
@@ -548,6 +610,16 @@ func (r *Receiver[V]) atRest() bool {
 	return true
 }
 
+// silent adds the lanes of which something may be on its way.
+func (r *Receiver[V]) silent(lanes []heldLane) []heldLane {
+	for i, l := range r.lanes {
+		if !r.rest[i] && !r.t.aligner.Blocked(r.first+i) && (r.heads == nil || r.heads[i].batch == nil) {
+			lanes = append(lanes, l)
+		}
+	}
+	return lanes
+}
+
 // laneHead is how far a lane is that is read record by record.
 type laneHead[V any] struct {
 	batch *laneBatch[V] // nil when a new one has to be received
@@ -558,6 +630,8 @@ type laneHead[V any] struct {
 }
 
 func (r *Receiver[V]) width() int { return len(r.lanes) }
+
+func (r *Receiver[V]) lane(i int) heldLane { return r.lanes[i] }
 
 func (r *Receiver[V]) head(i int) (time int64, kind headKind) {
 	h, lane := &r.heads[i], r.first+i

@@ -84,6 +84,7 @@ type Job struct {
 	taskBudget int64
 	origins    origins
 	aligned    alignment
+	waits      *waits // where some task reads in order and tasks have goroutines
 	killed     bool // by Kill, before its end: as if the process had died
 
 	ctx    context.Context // of the tasks
@@ -244,6 +245,9 @@ func (j *Job) openTasks(specs []TaskSpec) error {
 	for _, s := range specs {
 		t := newTask(j, s.ID, s.InOrder)
 		j.tasks = append(j.tasks, t)
+		if s.InOrder && !j.o.Manual && j.waits == nil {
+			j.waits = &waits{of: make(map[*Task]wait)}
+		}
 		if t.delivers = s.Delivers; s.Delivers {
 			continue
 		}

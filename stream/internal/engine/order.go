@@ -11,7 +11,8 @@ import "math"
 // as far as that can be had: a lane with nothing to read is waited for until its sender
 // says that nothing is on its way (it is at rest), or that nothing that old is to come
 // (its watermark), or has delivered a barrier that others have not: to wait then
-// would be to wait for ever.
+// would be to wait for ever. What is done when tasks wait for each other in a circle is
+// in waits.go.
 
 // headKind is what a lane has to say about its next record.
 type headKind uint8
@@ -32,6 +33,8 @@ type ordered interface {
 	// take pushes records of a lane for as long as there are any with a time up to
 	// limit, n at most.
 	take(lane int, limit int64, n int) (taken int)
+	// lane is the lane whose head is a bound.
+	lane(lane int) heldLane
 }
 
 // pollInOrder does a bounded piece of work on the inputs of an ordered task.
@@ -60,6 +63,7 @@ func (t *Task) pollInOrder() (worked bool) {
 func (t *Task) earliest() (in ordered, lane int, limit int64, again bool) {
 	var best int64
 	place, at := 0, 0
+	t.awaited = t.awaited[:0]
 	limit = math.MaxInt64 // that other lanes set for the best one
 	for _, input := range t.inputs {
 		o := input.(ordered)
@@ -102,6 +106,9 @@ func (t *Task) earliest() (in ordered, lane int, limit int64, again bool) {
 				bound--
 			}
 			limit = min(limit, bound)
+			if bound < best {
+				t.awaited = append(t.awaited, o.lane(i))
+			}
 		}
 	}
 	if best > limit {
@@ -124,10 +131,11 @@ func (t *Task) atRest() bool {
 	return true
 }
 
-// yieldLanes is called before the task waits for credit of one lane. Who reads the
-// others in order must not wait for them meanwhile.
-func (t *Task) yieldLanes() {
+// yieldLanes is called before the task waits for credit of one lane: who reads the others
+// in order learns how far they are. With rest they are let go, too, as if nothing were to
+// come on them.
+func (t *Task) yieldLanes(rest bool) {
 	for _, s := range t.senders {
-		s.yield()
+		s.yield(rest)
 	}
 }

@@ -249,7 +249,12 @@ func (s *Source[K, V]) push() {
 
 func (s *Source[K, V]) atRest() bool { return s.ended || s.waiting || s.atEnd && !s.inBatch }
 
+func (s *Source[K, V]) silent(lanes []heldLane) []heldLane { return lanes }
+
 func (s *Source[K, V]) width() int { return 1 }
+
+// lane is not called: a source has a record or is not waited for.
+func (s *Source[K, V]) lane(int) heldLane { return nil }
 
 func (s *Source[K, V]) head(int) (time int64, kind headKind) {
 	if s.ended || s.t.lanes > 0 && s.t.aligner.Blocked(s.t.lanes) {

@@ -31,13 +31,14 @@ type Task struct {
 	injected atomic.Int64  // newest barrier the coordinator injected; written by Hooks.Barrier
 
 	inputs    []input
-	globals   []*global // topics it reads as a whole
-	lanes     int       // lanes of all receivers
-	timeless  []int     // lanes that bring no event time
-	sources   int       // inputs that are sources
-	inOrder   bool      // takes what its inputs have by event time
-	stalled   bool      // at its memory budget, and so not reading
-	delivers  bool      // its input is a Delivery
+	globals   []*global  // topics it reads as a whole
+	lanes     int        // lanes of all receivers
+	timeless  []int      // lanes that bring no event time
+	sources   int        // inputs that are sources
+	inOrder   bool       // takes what its inputs have by event time
+	awaited   []heldLane // by what it has of other inputs, in order
+	stalled   bool       // at its memory budget, and so not reading
+	delivers  bool       // its input is a Delivery
 	aligner   *checkpoint.Aligner
 	merge     *window.Merge
 	watermark int64 // of the task, where it has lanes; never goes back, whatever lanes a run has
@@ -80,6 +81,8 @@ type input interface {
 	poll() (worked bool)
 	// atRest tells whether there is nothing to read, and nothing on its way.
 	atRest() bool
+	// silent adds the lanes that have nothing to read while something may be on its way.
+	silent(lanes []heldLane) []heldLane
 	close()
 }
 
@@ -105,6 +108,8 @@ type Counters struct {
 
 	Duplicates int64 // dropped by a deduplication, which is what it is for
 	FarFuture  int64 // with an event time too far ahead, taken as late or given another
+
+	Unordered int64 // times it let tasks behind it go on without what it had for them
 }
 
 // Status is what can be seen of a task from outside.
@@ -186,16 +191,6 @@ func (t *Task) failure(step int, cause error, stack []byte) *Failure {
 }
 
 func (t *Task) stepped() bool { return t.job.o.Manual }
-
-// awaitCredit waits for a signal on credit; false means that the attempt is over.
-func (t *Task) awaitCredit(credit <-chan struct{}) bool {
-	select {
-	case <-credit:
-		return true
-	case <-t.job.done:
-		return false
-	}
-}
 
 // open finishes the task once its operators are open: it restores event time from
 // the report of the checkpoint the attempt starts from.
@@ -336,8 +331,17 @@ func (t *Task) run(ctx context.Context) {
 		if t.flush() {
 			continue
 		}
-		t.await()
+		t.awaitNews()
 	}
+}
+
+// awaitNews waits until there may be something to do.
+func (t *Task) awaitNews() {
+	if w := t.job.waits; w != nil && t.lanes > 0 {
+		w.begin(t, t.waitsFor())
+		defer w.end(t)
+	}
+	t.await()
 }
 
 // flush sends what the exchanges hold: the task has nothing to read, and somebody

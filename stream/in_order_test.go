@@ -1,0 +1,162 @@
+package stream_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/thalweg/thalweg/checkpoint"
+	"github.com/thalweg/thalweg/internal/vfs"
+	"github.com/thalweg/thalweg/stream"
+	"github.com/thalweg/thalweg/topic"
+)
+
+// orderedJoin is a stream of four partitions, shuffled to the two tasks of a table. A
+// record's value is its number, and who it is about.
+type orderedJoin struct {
+	orders    topic.Topic[string, int]
+	customers topic.Topic[string, int]
+	out       topic.Topic[string, int]
+	disorder  time.Duration
+}
+
+func newOrderedJoin(disorder time.Duration) orderedJoin {
+	return orderedJoin{topic.New[string, int]("orders").Partitions(4), topic.New[string, int]("customers").Partitions(2),
+		topic.New[string, int]("out"), disorder}
+}
+
+const someCustomers = 100
+
+func customer(v int) string { return fmt.Sprint("c", v%someCustomers) }
+
+// joinedValue is a record with the row that it found, 0 where it found none.
+func joinedValue(v, row int) int { return v*1_000_000 + row }
+
+func (j orderedJoin) app() *stream.Topology {
+	app := stream.New("ordered").Checkpoint(checkpoint.Every(time.Hour)).Disorder(j.disorder).IdleAfter(-1).StopAt(topic.End())
+	app.Stream(j.orders).KeyBy(customer).
+		LeftJoinTable(app.Table(j.customers), func(v, row int, _ bool) int { return joinedValue(v, row) }).
+		To(j.out)
+	return app
+}
+
+// fill sends n orders and as many changes of customers. about says who an order in a
+// partition is about.
+func (j orderedJoin) fill(t *testing.T, n testNode, records int, about func(partition int) int) {
+	t.Helper()
+	ctx := context.Background()
+	rng := rand.New(rand.NewPCG(1, uint64(j.disorder)))
+	jitter := func() time.Duration {
+		if j.disorder == 0 {
+			return 0
+		}
+		return time.Duration(rng.Int64N(int64(j.disorder)))
+	}
+	orders, err := topic.NewProducer(ctx, n, j.orders, topic.ProducerOptions{})
+	require.NoError(t, err)
+	customers, err := topic.NewProducer(ctx, n, j.customers, topic.ProducerOptions{})
+	require.NoError(t, err)
+	for i := range records {
+		at := time.UnixMilli(int64(10_000_000 + i))
+		id := fmt.Sprint("o", i)
+		v := i*someCustomers + about(topic.Partition([]byte(id), 4))
+		require.NoError(t, orders.QueueRecord(ctx, topic.Record[string, int]{Key: id, Value: v, Time: at.Add(-jitter())}, nil))
+		require.NoError(t, customers.QueueRecord(ctx, topic.Record[string, int]{Key: customer(rng.IntN(someCustomers)), Value: i + 1, Time: at.Add(-jitter())}, nil))
+	}
+	require.NoError(t, orders.Close())
+	require.NoError(t, customers.Close())
+}
+
+// want merges, for each of the two tasks, the partition of customers with the orders that
+// each partition has for it: the lowest time of those that come next is taken, a customer
+// before an order.
+func (j orderedJoin) want(t *testing.T, n testNode) map[int]bool {
+	t.Helper()
+	type record = topic.Record[string, int]
+	lanes := [2][5][]record{}
+	for r, err := range topic.ReadToEnd(context.Background(), n, j.customers, topic.Start()) {
+		require.NoError(t, err)
+		lanes[r.Partition][0] = append(lanes[r.Partition][0], r)
+	}
+	for r, err := range topic.ReadToEnd(context.Background(), n, j.orders, topic.Start()) {
+		require.NoError(t, err)
+		task := &lanes[topic.Partition([]byte(customer(r.Value)), 2)]
+		task[1+r.Partition] = append(task[1+r.Partition], r)
+	}
+	found := map[int]bool{}
+	for _, task := range lanes {
+		rows := map[string]int{}
+		for {
+			next := -1
+			for i, lane := range task {
+				if len(lane) > 0 && (next < 0 || lane[0].Time.Before(task[next][0].Time)) {
+					next = i
+				}
+			}
+			if next < 0 {
+				break
+			}
+			r := task[next][0]
+			if task[next] = task[next][1:]; next == 0 {
+				rows[r.Key] = r.Value
+			} else {
+				found[joinedValue(r.Value, rows[customer(r.Value)])] = true
+			}
+		}
+	}
+	return found
+}
+
+// run runs the job to its end and returns what it found, and how often lanes were let go.
+func (j orderedJoin) run(t *testing.T, n testNode) (found map[int]bool, unordered int64) {
+	t.Helper()
+	job := n.start(t, j.app())
+	require.NoError(t, job.Wait())
+	found = map[int]bool{}
+	for r, err := range topic.ReadToEnd(context.Background(), n, j.out, topic.Start()) {
+		require.NoError(t, err)
+		found[r.Value] = true
+	}
+	for _, task := range job.Status().Tasks {
+		unordered += task.Unordered
+	}
+	return found, unordered
+}
+
+// Under load, with senders that wait for credit and receivers that wait for senders, each
+// record finds the row that the order of event time says.
+func TestInputsAreReadInOrderUnderLoad(t *testing.T) {
+	for _, disorder := range []time.Duration{0, time.Second, time.Hour} {
+		t.Run(disorder.String(), func(t *testing.T) {
+			j, n := newOrderedJoin(disorder), openNode(t, vfs.NewMem())
+			rng := rand.New(rand.NewPCG(2, 3))
+			j.fill(t, n, 20_000, func(int) int { return rng.IntN(someCustomers) })
+			want := j.want(t, n)
+			require.Len(t, want, 20_000)
+			found, unordered := j.run(t, n)
+			require.Equal(t, want, found)
+			require.Zero(t, unordered)
+			require.NoError(t, n.plane.Close())
+		})
+	}
+}
+
+// Where each sender has records for one task only, and time says nothing about the other, no
+// order can be kept in bounded memory: the job goes on all the same, and says so.
+func TestInputsThatCannotBeReadInOrder(t *testing.T) {
+	j, n := newOrderedJoin(24*time.Hour), openNode(t, vfs.NewMem())
+	of := [2][]int{} // customers by their task
+	for i := range someCustomers {
+		task := topic.Partition([]byte(customer(i)), 2)
+		of[task] = append(of[task], i)
+	}
+	j.fill(t, n, 100_000, func(partition int) int { return of[partition%2][0] })
+	found, unordered := j.run(t, n)
+	require.Len(t, found, 100_000)
+	require.Positive(t, unordered)
+	require.NoError(t, n.plane.Close())
+}
