@@ -195,11 +195,11 @@ type TaskStatus struct {
 	Duplicates  int64 // dropped by Deduplicate
 	FarFuture   int64 // with an event time too far ahead, taken as late or given another; see Watermarks
 
-	// Unordered is how often the task let those behind it that read several inputs in
-	// order of event time go on without what it had for them, because they would have
-	// waited for each other for ever. What a join finds may then depend on which input
-	// was read faster. It takes keys spread so that one task is sent thousands of records
-	// while another is sent none, and disorder as long.
+	// Unordered is how often the order of event time, in which tasks read several inputs,
+	// could not be kept: tasks would have waited for each other for ever, because thousands of
+	// records went to one and none to another; or a checkpoint could not wait until a partition
+	// that is far behind had come to where the others were. What a join finds may then depend
+	// on which input was read faster.
 	Unordered int64
 
 	// Of a task that feeds a sink outside of the log:

@@ -476,6 +476,9 @@ func (s *Sender[V]) yield(rest bool) {
 	}
 }
 
+// ordered tells whether the exchange leads to a task that reads in order.
+func (s *Sender[V]) ordered() bool { return s.inOrder }
+
 // barrier sends what the lanes hold and barrier n behind it.
 func (s *Sender[V]) barrier(n int64) {
 	s.uncombine()
@@ -493,6 +496,7 @@ type sender interface {
 	flush(rest bool) (sent bool)
 	yield(rest bool)
 	barrier(n int64)
+	ordered() bool
 }
 
 // Receiver is the other side: it reads the lanes that end in one task.

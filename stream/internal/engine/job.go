@@ -85,7 +85,7 @@ type Job struct {
 	origins    origins
 	aligned    alignment
 	waits      *waits // where some task reads in order and tasks have goroutines
-	killed     bool // by Kill, before its end: as if the process had died
+	killed     bool   // by Kill, before its end: as if the process had died
 
 	ctx    context.Context // of the tasks
 	cancel context.CancelCauseFunc
@@ -263,6 +263,7 @@ func (j *Job) openTasks(specs []TaskSpec) error {
 	if err := j.readable(); err != nil {
 		return fmt.Errorf("stream: job %q: %w", j.o.Name, err)
 	}
+	j.openCut()
 	for _, t := range j.tasks {
 		report := t.startingPoint()
 		if err := t.open(report); err != nil {
@@ -307,6 +308,17 @@ func (j *Job) readable() error {
 		texts = append(texts, fmt.Sprintf("step %q (%s): %v", name, line, steps[step]))
 	}
 	return &UnreadableError{Steps: steps, text: strings.Join(texts, "; ")}
+}
+
+// openCut finds the tasks that pass barriers at one event time.
+func (j *Job) openCut() {
+	c := &cut{}
+	for _, t := range j.tasks {
+		if t.sources > 0 && (t.inOrder || slices.ContainsFunc(t.senders, sender.ordered)) {
+			t.cut = c
+			c.tasks = append(c.tasks, t)
+		}
+	}
 }
 
 // startingPoint is what the task reported in the checkpoint the attempt starts from.

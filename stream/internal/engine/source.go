@@ -134,7 +134,10 @@ func (s *Source[K, V]) poll() bool {
 	}
 	s.wake()
 	n := 0
-	for ; n < sourceRecords && s.t.pausing == 0 && !s.waits() && s.nextRecord(); n++ {
+	for ; n < sourceRecords && s.t.pausing == 0 && !s.waits() && (s.loaded || s.nextRecord()); n++ {
+		if s.loaded = s.t.cut != nil && !s.t.inFront(&s.meta); s.loaded {
+			break
+		}
 		s.push()
 		if s.t.err != nil {
 			break
@@ -288,7 +291,9 @@ func (s *Source[K, V]) take(_ int, limit int64, n int) (taken int) {
 			break
 		}
 		s.reading()
-		s.loaded = false
+		if s.loaded = s.t.cut != nil && !s.t.inFront(&s.meta); s.loaded {
+			break
+		}
 		s.push()
 		taken++
 		s.t.counters.Records++
@@ -298,6 +303,12 @@ func (s *Source[K, V]) take(_ int, limit int64, n int) (taken int) {
 		s.tell()
 	}
 	return taken
+}
+
+// readsBefore tells whether there is a record next that is not beyond event time at.
+func (s *Source[K, V]) readsBefore(at int64) bool {
+	time, kind := s.head(0)
+	return kind == headRecord && time <= at
 }
 
 // nextBatch gets the next batch of the partition. Where there is none it sees to

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -52,6 +53,11 @@ type Task struct {
 	alarms    []alarm
 	calls     []*Calls
 	pausing   int // of calls, those with as many pending as may be: the task does not read
+
+	cut     *cut  // nil where no task behind reads in order
+	cutting int64 // the checkpoint whose cut it has joined, until it is passed; else 0
+	cutLeft int   // records until it passes the barrier wherever it is
+	newest  int64 // event time pushed since the last barrier
 
 	generation int64 // the checkpoint whose barrier comes next
 	passed     int64 // generation - 1
@@ -109,7 +115,7 @@ type Counters struct {
 	Duplicates int64 // dropped by a deduplication, which is what it is for
 	FarFuture  int64 // with an event time too far ahead, taken as late or given another
 
-	Unordered int64 // times it let tasks behind it go on without what it had for them
+	Unordered int64 // times that the order of event time could not be kept; see waits and cut
 }
 
 // Status is what can be seen of a task from outside.
@@ -131,7 +137,7 @@ type InputStatus struct {
 }
 
 func newTask(job *Job, id checkpoint.TaskID, inOrder bool) *Task {
-	t := &Task{ID: id, job: job, inOrder: inOrder, wake: make(chan struct{}, 1), generation: job.first, watermark: window.Unknown}
+	t := &Task{ID: id, job: job, inOrder: inOrder, wake: make(chan struct{}, 1), generation: job.first, watermark: window.Unknown, newest: math.MinInt64}
 	t.passed, t.completed = job.first-1, job.first-1
 	t.public = Status{Task: id, Watermark: window.Unknown}
 	return t
@@ -266,19 +272,19 @@ func (t *Task) Step() (worked bool) {
 	worked = t.asked.answer()
 	worked = t.observeComplete() || worked
 	switch n := t.injected.Load(); {
-	case t.lanes == 0 && n > t.passed:
-		t.passBarrier(n)
-		worked = true
-	case t.sources > 0 && n > t.passed && !t.aligner.Blocked(t.lanes):
-		t.barrierFrom(t.lanes, n)
-		worked = true
-	default:
+	case n <= t.passed || t.cut != nil && !t.reachesCut(n):
 		if t.stalled = t.full(); !t.stalled {
 			worked = t.ring() || worked
 			worked = t.collect() || worked
 			t.stalled = t.heldBack()
 			worked = t.err == nil && !t.stalled && t.pausing == 0 && t.poll() || worked
 		}
+	case t.lanes == 0:
+		t.passBarrier(n)
+		worked = true
+	default:
+		t.barrierFrom(t.lanes, n) // of the task's own sources
+		worked = true
 	}
 	t.meta = nil
 	if worked || t.unpublished {
@@ -478,6 +484,7 @@ func (t *Task) passBarrier(n int64) {
 		s.barrier(n)
 	}
 	t.generation, t.passed = n+1, n
+	t.cutting, t.newest = 0, math.MinInt64
 	t.report(n)
 }
 
