@@ -21,7 +21,7 @@ import (
 // A panic of f always ends the job.
 //
 // Count needs no Combine: records are counted before they are sent under the same conditions.
-func (g Grouped[K, V]) Combine(f func(V, V) V) Grouped[K, V] {
+func (g Grouped[K, V]) Combine[_ lazily[V]](f func(V, V) V) Grouped[K, V] {
 	requireFunc(g.g.step, f == nil)
 	g.g.fold = f
 	return g

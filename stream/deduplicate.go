@@ -23,7 +23,7 @@ import (
 //
 // The key and the time of a first record are kept until the watermark is twice within
 // past it, and then for up to twice within more, since they are forgotten many at a time.
-func (g Grouped[K, V]) Deduplicate(within time.Duration) Stream[K, V] {
+func (g Grouped[K, V]) Deduplicate[_ lazily[V]](within time.Duration) Stream[K, V] {
 	s := g.g.behind("deduplicate", true)
 	out := &node[K, V]{step: s}
 	d := &deduplication[K, V]{g: g.g, spec: window.Within(within)}
@@ -61,7 +61,7 @@ func (g Grouped[K, V]) Deduplicate(within time.Duration) Stream[K, V] {
 
 // LateFor gives the records that come too late for a Deduplicate of this very group, which
 // unique is the result of, as they came.
-func (g Grouped[K, V]) LateFor(unique Stream[K, V]) Stream[K, V] {
+func (g Grouped[K, V]) LateFor[_ lazily[V]](unique Stream[K, V]) Stream[K, V] {
 	step := g.g.step.app.declare("late", unique.n.step)
 	out := &node[K, V]{step: step}
 	for _, side := range unique.n.step.sides {

@@ -215,12 +215,12 @@ func (g Grouped[K, V]) Emit(e window.Emit) Grouped[K, V] {
 }
 
 // Count counts the records of each key.
-func (g Grouped[K, V]) Count() Table[K, int64] {
+func (g Grouped[K, V]) Count[_ lazily[V]]() Table[K, int64] {
 	return Table[K, int64]{aggregate(g.g, g.g.behind("count", false), g.emit, count[V])}
 }
 
 // Reduce folds the values of each key; the first one is where it begins.
-func (g Grouped[K, V]) Reduce(f func(V, V) V) Table[K, V] {
+func (g Grouped[K, V]) Reduce[_ lazily[V]](f func(V, V) V) Table[K, V] {
 	s := g.g.behind("reduce", true)
 	requireFunc(s, f == nil)
 	return Table[K, V]{aggregate(g.g, s, g.emit, reduce(f))}

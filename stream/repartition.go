@@ -13,7 +13,7 @@ import (
 //
 // With state behind it n stays what it was at the first run, unless the steps with state get other
 // names. As names what it gives, and tells several of one stream apart.
-func (s Stream[K, V]) Repartition(n int) Stream[K, V] {
+func (s Stream[K, V]) Repartition[_ lazily[V]](n int) Stream[K, V] {
 	st := s.n.step.app.declare("repartition", s.n.step)
 	st.needsKey = true
 	if n <= 0 {
@@ -44,7 +44,7 @@ func (s Stream[K, V]) Repartition(n int) Stream[K, V] {
 // Through writes the stream to a topic, as To does, and goes on with the same records in as many
 // tasks as the topic has partitions. They do not wait for the topic, and what others write there
 // is not among them: for that read it by another topology.
-func (s Stream[K, V]) Through(t topic.Topic[K, V]) Stream[K, V] {
+func (s Stream[K, V]) Through[_ lazily[V]](t topic.Topic[K, V]) Stream[K, V] {
 	s.To(t)
 	return s.Repartition(t.Spec().Partitions)
 }

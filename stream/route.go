@@ -16,12 +16,12 @@ import (
 // which its error policy applies. That the job reads it, or that it syncs more strictly than
 // all that the job declares to write, ends the job: state would be less durable than results.
 // What the topics of one name have as codecs must be the same; the first one counts.
-func (s Stream[K, V]) Route(f func(V) topic.Topic[K, V]) {
+func (s Stream[K, V]) Route[_ lazily[V]](f func(V) topic.Topic[K, V]) {
 	route(s, f == nil, func(_ K, v V) topic.Topic[K, V] { return f(v) })
 }
 
 // RouteKV is Route with a function that also sees the key.
-func (s Stream[K, V]) RouteKV(f func(K, V) topic.Topic[K, V]) { route(s, f == nil, f) }
+func (s Stream[K, V]) RouteKV[_ lazily[V]](f func(K, V) topic.Topic[K, V]) { route(s, f == nil, f) }
 
 func route[K, V any](s Stream[K, V], missing bool, f func(K, V) topic.Topic[K, V]) {
 	st := s.n.step.app.declare("route", s.n.step)

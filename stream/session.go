@@ -100,7 +100,7 @@ func (w SessionWindowed[K, V]) Emit(e window.Emit) SessionWindowed[K, V] {
 // Late gives the records that come after their sessions have closed, as they came. Which
 // those are takes the state of an aggregation: of several of the same windows, the
 // first one declared tells.
-func (w SessionWindowed[K, V]) Late() Stream[K, V] {
+func (w SessionWindowed[K, V]) Late[_ lazily[V]]() Stream[K, V] {
 	if w.spec.IsProcessingTime() {
 		w.g.step.app.fault("late", fmt.Sprintf("none is late by the clock, in a %v: take sessions of event time, or leave Late out", w.spec))
 	}

@@ -152,7 +152,7 @@ func (d Delivery) Tries(n int) Delivery {
 // crash it may see records again that it had seen.
 //
 // Without As the step is named after what it reads.
-func (s Stream[K, V]) Each(f func(context.Context, topic.Record[K, V]) error) Delivery {
+func (s Stream[K, V]) Each[_ lazily[V]](f func(context.Context, topic.Record[K, V]) error) Delivery {
 	d := declareDelivery(s, "each")
 	requireFunc(d.step, f == nil)
 	d.step.deliver.open = func(o *opening, p *topic.LogPartition, start topic.LogPosition) {
@@ -171,7 +171,7 @@ func (s Stream[K, V]) Each(f func(context.Context, topic.Record[K, V]) error) De
 // delivered. When it is Delivery.Backlog behind, the job's sources wait for it.
 //
 // Without As the step is named after what it reads.
-func (s Stream[K, V]) Sink(sink Sink[K, V]) Delivery {
+func (s Stream[K, V]) Sink[_ lazily[V]](sink Sink[K, V]) Delivery {
 	d := declareDelivery(s, "sink")
 	if sink == nil {
 		d.step.fault("sink needs a Sink, not nil")

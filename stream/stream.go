@@ -249,7 +249,7 @@ func keyBy[K, V, K2 any](s Stream[K, V], out *node[K2, V], f func(K, V) K2) Stre
 // after a failure. Partition and Offset are those of the source record; where the record is
 // the result of several, they are the number of the task and -1. Headers are valid
 // during the call.
-func (s Stream[K, V]) Peek(f func(topic.Record[K, V])) Stream[K, V] {
+func (s Stream[K, V]) Peek[_ lazily[V]](f func(topic.Record[K, V])) Stream[K, V] {
 	out := s.derive("peek")
 	out.step.needsKey, out.step.needsHeaders = true, true
 	requireFunc(out.step, f == nil)
@@ -274,7 +274,7 @@ func (s Stream[K, V]) Peek(f func(topic.Record[K, V])) Stream[K, V] {
 
 // Split parts the stream in two: the records whose value f accepts, and the others.
 // A record without a value goes to no.
-func (s Stream[K, V]) Split(f func(V) bool) (yes, no Stream[K, V]) {
+func (s Stream[K, V]) Split[_ lazily[V]](f func(V) bool) (yes, no Stream[K, V]) {
 	both := s.derive("split")
 	requireFunc(both.step, f == nil)
 	id := both.step.id
@@ -331,7 +331,7 @@ func (s Stream[K, V]) Merge(others ...Stream[K, V]) Stream[K, V] {
 // stream a watermark made from it, behind the newest by the topology's Disorder or
 // that of a Disorder that follows. The time the stream had is gone, but for a record
 // without a value: that keeps it, and does not move the watermark.
-func (s Stream[K, V]) EventTime(f func(V) time.Time) Stream[K, V] {
+func (s Stream[K, V]) EventTime[_ lazily[V]](f func(V) time.Time) Stream[K, V] {
 	out := s.derive("event time")
 	requireFunc(out.step, f == nil)
 	out.step.clock = &clockSettings{disorder: -1}

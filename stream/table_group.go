@@ -94,7 +94,7 @@ func (g GroupedTable[K, V]) Emit(e window.Emit) GroupedTable[K, V] {
 }
 
 // Count counts the rows of each group. A group all of whose rows are gone has a count of 0.
-func (g GroupedTable[K, V]) Count() Table[K, int64] {
+func (g GroupedTable[K, V]) Count[_ lazily[V]]() Table[K, int64] {
 	return Table[K, int64]{aggregate(g.g, g.g.behind("count", true), g.emit, func(n *int64, _ bool, r *retraction[V]) {
 		if r.hasOld {
 			*n--
@@ -108,7 +108,7 @@ func (g GroupedTable[K, V]) Count() Table[K, int64] {
 // Reduce folds the rows of each group: add takes one in, sub takes one out that was taken
 // in before. The first row of a group is where it begins. Where V is a pointer, slice or map,
 // a sub that returns nil deletes the group's row.
-func (g GroupedTable[K, V]) Reduce(add, sub func(V, V) V) Table[K, V] {
+func (g GroupedTable[K, V]) Reduce[_ lazily[V]](add, sub func(V, V) V) Table[K, V] {
 	s := g.g.behind("reduce", true)
 	requireFunc(s, add == nil || sub == nil)
 	vanish := nilable[V]()

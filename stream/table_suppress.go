@@ -64,14 +64,14 @@ func (s Suppression) OrFail() Suppression {
 
 // Suppress holds the changes of a row back until the watermark has come to the event time
 // of the first of them and d, and then passes on the row as it is, once.
-func (t Table[K, V]) Suppress(d time.Duration) Table[K, V] { return t.SuppressBy(HoldFor(d)) }
+func (t Table[K, V]) Suppress[_ lazily[V]](d time.Duration) Table[K, V] { return t.SuppressBy(HoldFor(d)) }
 
 // SuppressBy holds the changes of a row back as by says, and then passes on the row as it is,
 // once; one that is as it was before, because it came and went, is passed over. Rows
 // that are due together come in order of that time, then key. What is held back is in a
 // store of its own: it may be more than fits into memory, and survives a restart with its
 // times. The end of a bounded run holds nothing back.
-func (t Table[K, V]) SuppressBy(by Suppression) Table[K, V] {
+func (t Table[K, V]) SuppressBy[_ lazily[V]](by Suppression) Table[K, V] {
 	s := t.derive("suppress", false)
 	n := newTable[K, V](s)
 	n.each, n.kept, n.settled, n.closing = true, t.n.kept, t.n.settled, t.n.closing

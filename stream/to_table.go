@@ -22,7 +22,7 @@ func (app *Topology) Table[K, V any](t topic.Topic[K, V]) Table[K, V] {
 // ToTable makes a table of the stream: the newest record of each key is its row, and a
 // record without a value deletes it. Which is newest is decided by the order in which
 // they come. A record without a key is skipped and counted.
-func (s Stream[K, V]) ToTable() Table[K, V] { return toTable(s, "to table") }
+func (s Stream[K, V]) ToTable[_ lazily[V]]() Table[K, V] { return toTable(s, "to table") }
 
 func toTable[K, V any](s Stream[K, V], kind string) Table[K, V] {
 	by := s.n.step.app.declare("group by key", s.n.step)

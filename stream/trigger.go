@@ -48,12 +48,12 @@ func (g Grouped[K, V]) TriggerBy(t window.TriggerBy[V]) Triggered[K, V] {
 }
 
 // Count counts the records of each window.
-func (w Triggered[K, V]) Count() Stream[K, int64] {
+func (w Triggered[K, V]) Count[_ lazily[V]]() Stream[K, int64] {
 	return aggregateTriggered(w, w.g.behind("count", w.until != nil), count[V])
 }
 
 // Reduce folds the values of each window; the first one is where it begins.
-func (w Triggered[K, V]) Reduce(f func(V, V) V) Stream[K, V] {
+func (w Triggered[K, V]) Reduce[_ lazily[V]](f func(V, V) V) Stream[K, V] {
 	s := w.g.behind("reduce", true)
 	requireFunc(s, f == nil)
 	return aggregateTriggered(w, s, reduce(f))

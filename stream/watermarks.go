@@ -26,14 +26,14 @@ import (
 // window.FutureClamp its event time is the highest allowed. Both are counted in
 // TaskStatus.FarFuture. With window.FutureFail it is a failure: of the step of the source, which
 // has an error policy, or of EventTime, which ends the job.
-func (s Stream[K, V]) Watermarks(strategy window.Strategy) Stream[K, V] {
+func (s Stream[K, V]) Watermarks[_ lazily[V]](strategy window.Strategy) Stream[K, V] {
 	s.n.step.setStrategy(strategy, strategy.Err(), nil)
 	return s
 }
 
 // WatermarksBy is Watermarks with a strategy in which values say how far time has come. A
 // watermark counts behind the record that says it.
-func (s Stream[K, V]) WatermarksBy(strategy window.StrategyBy[V]) Stream[K, V] {
+func (s Stream[K, V]) WatermarksBy[_ lazily[V]](strategy window.StrategyBy[V]) Stream[K, V] {
 	s.n.step.setStrategy(strategy.Strategy(), strategy.Err(), strategy.Says)
 	return s
 }

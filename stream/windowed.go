@@ -74,7 +74,7 @@ func (w Windowed[K, V]) Aggregate[A any, WK window.KeyOf[K]](add func(A, V) A) T
 }
 
 // Late gives the records that come after all their windows have closed, as they came.
-func (w Windowed[K, V]) Late() Stream[K, V] {
+func (w Windowed[K, V]) Late[_ lazily[V]]() Stream[K, V] {
 	if w.spec.IsProcessingTime() {
 		w.g.step.app.fault("late", fmt.Sprintf("none is late by the clock, in windows that are %v: take those of event time, or leave Late out", w.spec))
 	}
