@@ -169,7 +169,11 @@ func TestSessionFaults(t *testing.T) {
 	for want, build := range map[string]func(g stream.Grouped[string, int]){
 		"the gap is 0s and must be positive":     func(g stream.Grouped[string, int]) { g.Session(window.Session{}).Count() },
 		"the function that tells the gap is nil": func(g stream.Grouped[string, int]) { g.SessionBy(window.GapBy[int](nil)).Count() },
-		"in processing time":                     func(g stream.Grouped[string, int]) { g.Session(window.Gap(ms).ProcessingTime()).Count() },
+		"none is late by the clock": func(g stream.Grouped[string, int]) {
+			late := g.Session(window.Gap(ms).ProcessingTime())
+			late.Count()
+			late.Late().To(topic.New[string, int]("late"))
+		},
 		"take an aggregation to know what is late": func(g stream.Grouped[string, int]) {
 			g.Session(window.Gap(ms)).Late().To(topic.New[string, int]("late"))
 		},

@@ -64,7 +64,9 @@ func (s Suppression) OrFail() Suppression {
 
 // Suppress holds the changes of a row back until the watermark has come to the event time
 // of the first of them and d, and then passes on the row as it is, once.
-func (t Table[K, V]) Suppress[_ lazily[V]](d time.Duration) Table[K, V] { return t.SuppressBy(HoldFor(d)) }
+func (t Table[K, V]) Suppress[_ lazily[V]](d time.Duration) Table[K, V] {
+	return t.SuppressBy(HoldFor(d))
+}
 
 // SuppressBy holds the changes of a row back as by says, and then passes on the row as it is,
 // once; one that is as it was before, because it came and went, is passed over. Rows

@@ -84,12 +84,14 @@ func (t *Task) inFront(m *Meta) bool {
 	return t.cut.claim(m.Time)
 }
 
-// reachesCut takes part in the cut of checkpoint n and tells whether the task is there.
-func (t *Task) reachesCut(n int64) bool {
-	if t.cutting != n {
-		t.cutting, t.cutLeft = n, maxBehindCut
-		t.cut.join(n, t.newest)
-	}
+// joinCut takes part in the cut of checkpoint n.
+func (t *Task) joinCut(n int64) {
+	t.cutting, t.cutLeft = n, maxBehindCut
+	t.cut.join(n, t.newest)
+}
+
+// reachesCut tells whether the task has come to the cut that it has joined.
+func (t *Task) reachesCut() bool {
 	for lane := range t.lanes {
 		if !t.aligner.Blocked(lane) {
 			return false // the task's own sources are read with what comes there

@@ -271,8 +271,13 @@ func (t *Task) Step() (worked bool) {
 	defer func() { t.catch(recover(), returned) }()
 	worked = t.asked.answer()
 	worked = t.observeComplete() || worked
-	switch n := t.injected.Load(); {
-	case n <= t.passed || t.cut != nil && !t.reachesCut(n):
+	n := t.injected.Load()
+	if n > t.passed && t.cut != nil && t.cutting != n {
+		t.joinCut(n)
+		worked = true
+	}
+	switch {
+	case n <= t.passed || t.cut != nil && !t.reachesCut():
 		if t.stalled = t.full(); !t.stalled {
 			worked = t.ring() || worked
 			worked = t.collect() || worked
