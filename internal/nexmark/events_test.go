@@ -11,21 +11,21 @@ import (
 // What more than one query or definition uses.
 
 // bids are the events that are bids.
-func bids(events input) stream.Stream[int64, nexmark.Bid] {
+func bids(events eventStream) stream.Stream[int64, nexmark.Bid] {
 	return events.
 		Filter(func(e nexmark.Event) bool { return e.Bid != nil }).
 		Map(func(e nexmark.Event) nexmark.Bid { return *e.Bid })
 }
 
 // auctions are the events that are auctions.
-func auctions(events input) stream.Stream[int64, nexmark.Auction] {
+func auctions(events eventStream) stream.Stream[int64, nexmark.Auction] {
 	return events.
 		Filter(func(e nexmark.Event) bool { return e.Auction != nil }).
 		Map(func(e nexmark.Event) nexmark.Auction { return *e.Auction })
 }
 
 // persons are the events that are persons.
-func persons(events input) stream.Stream[int64, nexmark.Person] {
+func persons(events eventStream) stream.Stream[int64, nexmark.Person] {
 	return events.
 		Filter(func(e nexmark.Event) bool { return e.Person != nil }).
 		Map(func(e nexmark.Event) nexmark.Person { return *e.Person })

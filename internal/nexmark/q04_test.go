@@ -3,7 +3,6 @@ package nexmark_test
 import (
 	"testing"
 
-	"github.com/thalweg/thalweg"
 	"github.com/thalweg/thalweg/internal/nexmark"
 	"github.com/thalweg/thalweg/topic"
 	"github.com/thalweg/thalweg/topic/codec"
@@ -31,7 +30,7 @@ var q4 = query[categoryPrice]{
 			As("q4-revenues").
 			To(revenues)
 	},
-	rows: func(t *testing.T, n *thalweg.Node) (all []categoryPrice) {
+	rows: func(t *testing.T, n output) (all []categoryPrice) {
 		for category, r := range newest(t, n, revenues) {
 			all = append(all, categoryPrice{category, r.Auctions, r.Sum / r.Auctions})
 		}

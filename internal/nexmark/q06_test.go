@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/thalweg/thalweg"
 	"github.com/thalweg/thalweg/internal/nexmark"
 	"github.com/thalweg/thalweg/topic"
 )
@@ -61,7 +60,7 @@ var q6 = query[sellerPrice]{
 			Map(history.average).
 			To(sellerPrices)
 	},
-	rows: func(t *testing.T, n *thalweg.Node) (all []sellerPrice) {
+	rows: func(t *testing.T, n output) (all []sellerPrice) {
 		for seller, average := range newest(t, n, sellerPrices) {
 			all = append(all, sellerPrice{seller, average})
 		}

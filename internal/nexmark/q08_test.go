@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thalweg/thalweg"
 	"github.com/thalweg/thalweg/internal/nexmark"
 	"github.com/thalweg/thalweg/topic"
 	"github.com/thalweg/thalweg/window"
@@ -43,7 +42,7 @@ var q8 = query[newSeller]{
 			As("q8-join").
 			To(newSellers)
 	},
-	rows: func(t *testing.T, n *thalweg.Node) (all []newSeller) {
+	rows: func(t *testing.T, n output) (all []newSeller) {
 		for w, name := range records(t, n, newSellers) {
 			all = append(all, newSeller{w.Key, name, w.Start.UnixMilli()})
 		}

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thalweg/thalweg"
 	"github.com/thalweg/thalweg/internal/nexmark"
 	"github.com/thalweg/thalweg/stream"
 	"github.com/thalweg/thalweg/topic"
@@ -76,7 +75,7 @@ func sales(events []nexmark.Event) (all []sale) {
 var q9 = query[sale]{
 	name:     "q9",
 	pipeline: func(events input) { winners(events, "q9").To(winningBids) },
-	rows: func(t *testing.T, n *thalweg.Node) []sale {
+	rows: func(t *testing.T, n output) []sale {
 		return slices.Collect(maps.Values(newest(t, n, winningBids)))
 	},
 	answer: sales,

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thalweg/thalweg"
 	"github.com/thalweg/thalweg/internal/nexmark"
 	"github.com/thalweg/thalweg/topic"
 	"github.com/thalweg/thalweg/window"
@@ -29,7 +28,7 @@ var q11 = query[visit]{
 			As("q11-visits").
 			To(visits)
 	},
-	rows: func(t *testing.T, n *thalweg.Node) (all []visit) {
+	rows: func(t *testing.T, n output) (all []visit) {
 		for w, bids := range records(t, n, visits) {
 			all = append(all, visit{w.Key, bids, w.Start.UnixMilli(), w.End.UnixMilli() + tenSeconds})
 		}

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thalweg/thalweg"
 	"github.com/thalweg/thalweg/internal/nexmark"
 	"github.com/thalweg/thalweg/topic"
 	"github.com/thalweg/thalweg/window"
@@ -26,7 +25,7 @@ var q12 = query[activity]{
 			As("q12-activities").
 			To(activities)
 	},
-	rows: func(t *testing.T, n *thalweg.Node) (all []activity) {
+	rows: func(t *testing.T, n output) (all []activity) {
 		for w, bids := range records(t, n, activities) {
 			all = append(all, activity{w.Key, w.Start.UnixMilli(), bids})
 		}

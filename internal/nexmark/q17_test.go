@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thalweg/thalweg"
 	"github.com/thalweg/thalweg/internal/nexmark"
 	"github.com/thalweg/thalweg/topic"
 	"github.com/thalweg/thalweg/topic/codec"
@@ -44,7 +43,7 @@ var q17 = query[priceReport]{
 			As("q17-prices").
 			To(dailyPrices)
 	},
-	rows: func(t *testing.T, n *thalweg.Node) (all []priceReport) {
+	rows: func(t *testing.T, n output) (all []priceReport) {
 		for w, p := range records(t, n, dailyPrices) {
 			all = append(all, priceReport{w.Key, w.Start.UnixMilli(), p, p.Sum / p.Bids.Total})
 		}

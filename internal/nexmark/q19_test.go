@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/thalweg/thalweg"
 	"github.com/thalweg/thalweg/internal/nexmark"
 	"github.com/thalweg/thalweg/topic"
 	"github.com/thalweg/thalweg/topic/codec"
@@ -36,7 +35,7 @@ var q19 = query[placed]{
 	pipeline: func(events input) {
 		events.Via(bids).GroupBy(auctionOf).Aggregate(topTen.add).As("q19-top-ten").To(topBids)
 	},
-	rows: func(t *testing.T, n *thalweg.Node) (all []placed) {
+	rows: func(t *testing.T, n output) (all []placed) {
 		for _, best := range newest(t, n, topBids) {
 			for i, b := range best {
 				all = append(all, placed{i + 1, b})

@@ -39,8 +39,20 @@ var events = topic.New[int64, nexmark.Event]("events").
 	EventTime(nexmark.Event.Time).
 	ValueCodec(codec.Struct[nexmark.Event]())
 
-// input is the stream of events, which each query begins with.
-type input = stream.Stream[int64, nexmark.Event]
+type eventStream = stream.Stream[int64, nexmark.Event]
+
+// input is the stream of events, which each query begins with, and what some need besides.
+type input struct {
+	eventStream
+	app *stream.Topology
+	fs  vfs.FS // where the node is, too
+}
+
+// output is where answers are: a node, and the file system that it is in.
+type output struct {
+	*thalweg.Node
+	fs vfs.FS
+}
 
 // queries are all of them. A query is in the file of its number.
 var queries = []tested{
@@ -52,12 +64,11 @@ var queries = []tested{
 type query[R comparable] struct {
 	name string
 
-	// pipeline declares the query as a user would. It is nil where an operator is
-	// missing so far.
+	// pipeline declares the query as a user would.
 	pipeline func(events input)
 
 	// rows reads the answer from the committed output of the pipeline.
-	rows func(t *testing.T, n *thalweg.Node) []R
+	rows func(t *testing.T, n output) []R
 
 	// answer computes the answer from the events in the order of their ids: slowly,
 	// and so that it is obviously right.
@@ -72,19 +83,17 @@ type query[R comparable] struct {
 // tested is a query of any type of row.
 type tested interface {
 	String() string
-	runs() bool
 	declare(events input)
 
 	// define computes the answer. The function returned compares it with the output
 	// of the pipeline.
-	define(t *testing.T, events []nexmark.Event) (check func(t *testing.T, n *thalweg.Node))
+	define(t *testing.T, events []nexmark.Event) (check func(t *testing.T, n output))
 }
 
 func (q query[R]) String() string       { return q.name }
-func (q query[R]) runs() bool           { return q.pipeline != nil }
 func (q query[R]) declare(events input) { q.pipeline(events) }
 
-func (q query[R]) define(t *testing.T, events []nexmark.Event) (check func(t *testing.T, n *thalweg.Node)) {
+func (q query[R]) define(t *testing.T, events []nexmark.Event) (check func(t *testing.T, n output)) {
 	want := q.answer(events)
 	require.NotEmpty(t, want)
 	if len(events) == million {
@@ -95,7 +104,7 @@ func (q query[R]) define(t *testing.T, events []nexmark.Event) (check func(t *te
 		require.Equal(t, q.million, figures)
 	}
 	rows, sum := len(want), sumOf(want) // and not the answers themselves, which are large together
-	return func(t *testing.T, n *thalweg.Node) {
+	return func(t *testing.T, n output) {
 		got := q.rows(t, n)
 		if len(got) != rows || sumOf(got) != sum {
 			t.Errorf("%d rows instead of %d: %s", len(got), rows, difference(q.answer(events), got))
@@ -136,7 +145,7 @@ func difference[R comparable](want, got []R) string {
 // answered is a query with the check of its pipeline's output.
 type answered struct {
 	tested
-	check func(t *testing.T, n *thalweg.Node)
+	check func(t *testing.T, n output)
 }
 
 // outOfOrder is the size of the groups within which events are mixed.
@@ -144,13 +153,13 @@ const outOfOrder = 1000
 
 // topology is a job of queries, which ends at the end of the events. None of them
 // drops a late event, however long a partition is not read.
-func topology(queries []answered, disorder time.Duration) *stream.Topology {
+func topology(fs vfs.FS, queries []answered, disorder time.Duration) *stream.Topology {
 	app := stream.New("nexmark").
 		Checkpoint(checkpoint.Every(50 * time.Millisecond)).
 		Disorder(disorder).
 		IdleAfter(-1).
 		StopAt(topic.End())
-	in := app.Stream(events)
+	in := input{app.Stream(events), app, fs}
 	for _, q := range queries {
 		q.declare(in)
 	}
@@ -188,24 +197,22 @@ func TestQueries(t *testing.T) {
 	default:
 		n = 60_000
 	}
+	var running []answered
 	// Fewer events come more slowly, so that windows close on the way.
 	o := nexmark.Options{EventsPerSecond: min(max(n/25, 400), 10_000)}
-	job := func(which []answered) *stream.Topology {
-		return topology(which, time.Duration(outOfOrder*1000/o.EventsPerSecond+1)*time.Millisecond)
+	job := func(fs vfs.FS) *stream.Topology {
+		return topology(fs, running, time.Duration(outOfOrder*1000/o.EventsPerSecond+1)*time.Millisecond)
 	}
 	sorted := collect(o, n)
-	var running []answered
 	for _, q := range queries {
 		require.True(t, t.Run(q.String()+" by definition", func(t *testing.T) {
-			if check := q.define(t, sorted); q.runs() {
-				running = append(running, answered{q, check})
-			}
+			running = append(running, answered{q, q.define(t, sorted)})
 		}))
 	}
 
 	t.Run("in order", func(t *testing.T) {
 		fs := filled(t, o, n)
-		require.NoError(t, runJob(fs, job(running)))
+		require.NoError(t, runJob(fs, job(fs)))
 		checkAll(t, fs, running)
 	})
 	o.OutOfOrder = outOfOrder
@@ -213,7 +220,7 @@ func TestQueries(t *testing.T) {
 	var operations int64
 	require.True(t, t.Run("out of order", func(t *testing.T) {
 		fs := mixed.Kill()
-		require.NoError(t, runJob(fs, job(running)))
+		require.NoError(t, runJob(fs, job(fs)))
 		operations = fs.Ops()
 		checkAll(t, fs, running)
 	}))
@@ -225,7 +232,7 @@ func TestQueries(t *testing.T) {
 		killed := 0
 		for range *kills {
 			fs.StopAt(1 + rng.Int64N(max(1, 2*operations/int64(*kills))))
-			err := runJob(fs, job(running))
+			err := runJob(fs, job(fs))
 			if err == nil && killed > 0 {
 				break
 			}
@@ -239,7 +246,7 @@ func TestQueries(t *testing.T) {
 		}
 		t.Logf("killed %d times", killed)
 		require.Positive(t, killed)
-		require.NoError(t, runJob(fs, job(running)))
+		require.NoError(t, runJob(fs, job(fs)))
 		checkAll(t, fs, running)
 	})
 }
@@ -261,6 +268,7 @@ func filled(t *testing.T, o nexmark.Options, n int64) *vfs.Mem {
 		require.NoError(t, p.Queue(t.Context(), number, e))
 	}
 	require.NoError(t, p.Close())
+	fillSide(t, node)
 	require.NoError(t, node.Close())
 	return fs
 }
@@ -280,12 +288,12 @@ func checkAll(t *testing.T, fs *vfs.Mem, queries []answered) {
 	require.NoError(t, err)
 	defer node.Close()
 	for _, q := range queries {
-		t.Run(q.String(), func(t *testing.T) { q.check(t, node) })
+		t.Run(q.String(), func(t *testing.T) { q.check(t, output{node, fs}) })
 	}
 }
 
 // records are the committed records of a topic.
-func records[K, V any](t *testing.T, n *thalweg.Node, from topic.Topic[K, V]) iter.Seq2[K, V] {
+func records[K, V any](t *testing.T, n output, from topic.Topic[K, V]) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for r, err := range n.ReadToEnd(t.Context(), from, topic.Start()) {
 			require.NoError(t, err)
@@ -297,8 +305,8 @@ func records[K, V any](t *testing.T, n *thalweg.Node, from topic.Topic[K, V]) it
 }
 
 // values reads an answer whose rows are the values of a topic.
-func values[K, V any](from topic.Topic[K, V]) func(*testing.T, *thalweg.Node) []V {
-	return func(t *testing.T, n *thalweg.Node) (all []V) {
+func values[K, V any](from topic.Topic[K, V]) func(*testing.T, output) []V {
+	return func(t *testing.T, n output) (all []V) {
 		for _, v := range records(t, n, from) {
 			all = append(all, v)
 		}
@@ -307,6 +315,6 @@ func values[K, V any](from topic.Topic[K, V]) func(*testing.T, *thalweg.Node) []
 }
 
 // newest reads an answer whose rows are the newest values of the keys of a topic.
-func newest[K comparable, V any](t *testing.T, n *thalweg.Node, from topic.Topic[K, V]) map[K]V {
+func newest[K comparable, V any](t *testing.T, n output, from topic.Topic[K, V]) map[K]V {
 	return maps.Collect(records(t, n, from))
 }
