@@ -299,6 +299,30 @@ func TestClosingASegmentSyncsIt(t *testing.T) {
 	require.Error(t, l.Close(), "of the failed one")
 }
 
+// A segment whose sync failed is not durable, whoever syncs it then: it may be closed to make
+// room while the partition's worker is about to sync it too, which opens it again.
+func TestSegmentIsNotSyncedAgain(t *testing.T) {
+	mem := vfs.NewMem()
+	l, p := threePartitions(t, mem, SyncByOS)
+	defer l.abandon()
+	fail := true
+	mem.SetHook(func(op vfs.Op) error {
+		if fail && op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, logSuffix) {
+			return errInjected
+		}
+		return nil
+	})
+	add(t, p[0], time.UnixMilli(1))
+	s := p[0].active()
+	s.close()
+	fail = false
+	require.ErrorIs(t, s.sync(), errInjected)
+	require.ErrorIs(t, s.settle(), errInjected)
+	require.False(t, s.isSynced())
+	require.ErrorIs(t, p[0].Sync(t.Context()), errInjected)
+	require.Zero(t, p[0].Durable())
+}
+
 // A reader that waits at the end keeps no segment open, and one that is at work does.
 func TestReaderAtTheEndPinsNothing(t *testing.T) {
 	files := &countedFS{FS: vfs.NewMem()}

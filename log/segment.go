@@ -55,10 +55,11 @@ type segment struct {
 	mapping vfs.Mapping
 	data    []byte // the mapping's bytes; only [0, end) may be touched
 
-	end    atomic.Int64 // bytes of whole batches; stored by the appender
-	absent bool         // there is no file yet; guarded by Partition.mu
-	synced atomic.Int64 // bytes that are durable; stored by whoever syncs
-	cut    atomic.Bool  // the file has no more bytes than that
+	end    atomic.Int64          // bytes of whole batches; stored by the appender
+	absent bool                  // there is no file yet; guarded by Partition.mu
+	synced atomic.Int64          // bytes that are durable; stored by whoever syncs
+	lost   atomic.Pointer[error] // of a sync that failed: what was not durable then may be gone
+	cut    atomic.Bool           // the file has no more bytes than that
 
 	writable atomic.Bool // not all that belongs to a sealed segment is done
 	sealed   atomic.Bool // nothing more is appended

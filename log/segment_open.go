@@ -193,10 +193,18 @@ func (s *segment) sync() error {
 	return s.syncPinned()
 }
 
+// syncPinned does not sync after a sync that failed, whoever asked for that: the system may
+// have let go of what it could not write, and say then that all is well, the more so
+// where the file was closed and opened again.
 func (s *segment) syncPinned() error {
+	if failed := s.lost.Load(); failed != nil {
+		return *failed
+	}
 	end := s.end.Load()
 	if err := s.file.Sync(); err != nil {
-		return fmt.Errorf("sync %s: %w", s.name(logSuffix), err)
+		err = fmt.Errorf("sync %s: %w", s.name(logSuffix), err)
+		s.lost.Store(&err)
+		return err
 	}
 	s.synced.Store(max(end, s.synced.Load()))
 	return nil
