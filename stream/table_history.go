@@ -155,10 +155,12 @@ func (h *history[A]) head(key []byte) (hash uint64, stateKey []byte) {
 	return state.Hash(h.buf), h.buf
 }
 
+// getHead gets the head of a key. One that the history does not reach back to is forgotten,
+// whether or not its timer has fired: that may have been set when it was due.
 func (h *history[A]) getHead(key []byte) (past[A], bool, error) {
 	hash, at := h.head(key)
 	p, ok, err := h.table.Get(hash, at)
-	if !ok {
+	if !ok || later(p.newest, h.reach) <= h.w {
 		return past[A]{}, false, err
 	}
 	return *p, true, nil
