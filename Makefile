@@ -28,7 +28,7 @@ lint: ## vet, staticcheck, gofmt
 race: ## the suite under the race detector, with reduced counts
 	bash .ci/run race
 
-fuzz: ## six seconds of each fuzz target (FUZZTIME=1m for more)
+fuzz: ## ten seconds of each fuzz target (FUZZTIME=1m for more)
 	bash .ci/run fuzz
 
 crash: ## the crash tests with raised counts
