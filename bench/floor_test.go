@@ -79,3 +79,12 @@ func report(b *testing.B, records, bytes int64, elapsed time.Duration, floorByte
 	b.ReportMetric(floorBytesPerSecond/1e6, "floor-MB/s")
 	b.ReportMetric(100*perSecond/floorBytesPerSecond, "%floor")
 }
+
+// timed reports how many seconds f takes.
+func timed(b *testing.B, what string, f func() error) {
+	begin := time.Now()
+	if err := f(); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(time.Since(begin).Seconds(), what+"-s")
+}

@@ -69,14 +69,6 @@ func openNode(b *testing.B, dir, what string) (n *thalweg.Node) {
 	return n
 }
 
-func timed(b *testing.B, what string, f func() error) {
-	begin := time.Now()
-	if err := f(); err != nil {
-		b.Fatal(err)
-	}
-	b.ReportMetric(time.Since(begin).Seconds(), what+"-s")
-}
-
 func perTopic(b *testing.B, what string, bytes int64) {
 	b.ReportMetric(float64(bytes)/float64(*manyTopics), what+"-B/topic")
 }
