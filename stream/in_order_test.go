@@ -11,6 +11,7 @@ import (
 
 	"github.com/thalweg/thalweg/checkpoint"
 	"github.com/thalweg/thalweg/internal/vfs"
+	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/stream"
 	"github.com/thalweg/thalweg/topic"
 )
@@ -163,4 +164,51 @@ func TestInputsThatCannotBeReadInOrder(t *testing.T) {
 	require.Len(t, found, 100_000)
 	require.Positive(t, unordered)
 	require.NoError(t, n.plane.Close())
+}
+
+// A source that is read in order of time looks one record ahead. A checkpoint does not take
+// the leader epoch of that record for the epoch of the one before it: it would name a position
+// that the log does not hold, and a restart would go back to an older checkpoint.
+func TestCheckpointInFrontOfTheFirstRecordOfAnEpoch(t *testing.T) {
+	left, right, out := topic.New[string, int]("left"), topic.New[string, int]("right"), topic.New[string, int]("out")
+	topology := func() *stream.Topology {
+		app := stream.New("ahead").IdleAfter(-1)
+		app.Stream(left).LeftJoinTable(app.Table(right), func(v, row int, _ bool) int { return v + row }).To(out)
+		return app
+	}
+	fs := vfs.NewMem()
+	// run sends v in a leader epoch of its own, and crashes after a checkpoint in front of it
+	// and, where behind is set, one behind it.
+	run := func(v int, behind bool) {
+		n := openNode(t, fs)
+		job, err := stream.StartManual(t.Context(), stream.Env{Plane: n.plane, Backend: state.Memory(), StateDir: "state"}, topology())
+		require.NoError(t, err)
+		require.NoError(t, job.Settle())
+		require.Zero(t, n.plane.FellBack())
+		p, err := topic.NewProducer(t.Context(), n, left, topic.ProducerOptions{})
+		require.NoError(t, err)
+		_, _, err = p.SendRecord(t.Context(), topic.Record[string, int]{Key: "k", Value: v, Time: time.UnixMilli(int64(v))})
+		require.NoError(t, err)
+		job.Trigger()
+		require.NoError(t, job.Settle())
+		if behind {
+			job.Trigger()
+			require.NoError(t, job.Settle())
+		}
+		fs = fs.Kill()
+		job.Kill()
+		_ = p.Close() // of the dead process
+		_ = n.plane.Close()
+	}
+	run(1, true)
+	run(2, false)
+	run(3, true)
+	n := openNode(t, fs)
+	defer func() { require.NoError(t, n.plane.Close()) }()
+	var got []int
+	for r, err := range topic.ReadToEnd(t.Context(), n, out, topic.Start()) {
+		require.NoError(t, err)
+		got = append(got, r.Value)
+	}
+	require.Equal(t, []int{1, 2, 3}, got)
 }

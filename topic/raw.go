@@ -8,6 +8,7 @@ type (
 	PartitionID    = log.PartitionID
 	LogOffset      = log.Offset
 	LogPosition    = log.Position
+	LogEpoch       = log.LeaderEpoch
 	LogPartition   = log.Partition
 	LogReader      = log.Reader
 	Batch          = log.Batch

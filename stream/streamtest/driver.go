@@ -82,6 +82,9 @@ func (d *Driver) start() {
 	if err != nil {
 		d.tb.Fatalf("streamtest: start: %v", err)
 	}
+	if d.plane.FellBack() > 0 {
+		d.tb.Fatalf("streamtest: the newest checkpoint is not whole, although only the process ended: results are committed twice. Please report it")
+	}
 }
 
 func (d *Driver) release() {

@@ -73,7 +73,7 @@ type Delivery struct {
 	// The goroutine that has the turn owns these.
 	reader     *topic.LogReader
 	records    topic.RecordIterator
-	epoch      topic.LogPosition // of the batch being read; its offset is not used
+	epoch      topic.LogEpoch    // of the batch being read
 	inBatch    bool
 	read       topic.LogPosition // after the last record taken
 	taken      int               // records in the batch
@@ -326,7 +326,7 @@ func (d *Delivery) fill() error {
 			if err != nil {
 				return fmt.Errorf("read %s: %w", d.o.Partition.Name(), err)
 			}
-			d.records, d.inBatch, d.epoch.Epoch = b.Records(), true, b.Epoch
+			d.records, d.inBatch, d.epoch = b.Records(), true, b.Epoch
 		}
 		if !d.records.Next() {
 			if err := d.records.Err(); err != nil {
@@ -335,7 +335,7 @@ func (d *Delivery) fill() error {
 			d.inBatch = false
 			continue
 		}
-		at := topic.LogPosition{Offset: d.records.Offset, Epoch: d.epoch.Epoch}
+		at := topic.LogPosition{Offset: d.records.Offset, Epoch: d.epoch}
 		if err := d.o.Sink.Take(at, &d.records); err != nil {
 			return fmt.Errorf("offset %d of %s: %w", at.Offset, d.o.Partition.Name(), err)
 		}

@@ -59,7 +59,8 @@ type Source[K, V any] struct {
 	records topic.RecordIterator
 	inBatch bool
 	loaded  bool              // the record the iterator is at is decoded, and not pushed yet
-	next    topic.LogPosition // of the record to read next
+	next    topic.LogPosition // of the record to push next, with the leader epoch of the one before
+	epoch   topic.LogEpoch    // of the batch
 
 	clock      *Clock
 	future     *Future
@@ -174,7 +175,7 @@ func (s *Source[K, V]) nextRecord() bool {
 			return false
 		}
 		if s.o.Feed != nil && s.records.Key == nil && s.records.Value == nil {
-			s.next.Offset = s.records.Offset + 1
+			s.pass()
 			continue
 		}
 		m := &s.meta
@@ -191,8 +192,13 @@ func (s *Source[K, V]) nextRecord() bool {
 			return false
 		}
 		s.t.counters.Records++
-		s.next.Offset = s.records.Offset + 1
+		s.pass()
 	}
+}
+
+// pass says that the record the iterator is at is done with.
+func (s *Source[K, V]) pass() {
+	s.next = topic.LogPosition{Offset: s.records.Offset + 1, Epoch: s.epoch}
 }
 
 // load decodes the record the iterator is at.
@@ -242,7 +248,7 @@ func (s *Source[K, V]) push() {
 	if s.t.err != nil {
 		return
 	}
-	s.next.Offset = s.records.Offset + 1
+	s.pass()
 	if punctuates && s.future.Punctuates(says) {
 		if w, moved := s.clock.Punctuate(says); moved && s.port.Watermark != nil {
 			s.port.Watermark(w)
@@ -317,8 +323,7 @@ func (s *Source[K, V]) nextBatch() bool {
 	b, err := s.reader.Next()
 	switch {
 	case err == nil:
-		s.records, s.inBatch, s.atEnd = b.Records(), true, false
-		s.next.Epoch = b.Epoch
+		s.records, s.epoch, s.inBatch, s.atEnd = b.Records(), b.Epoch, true, false
 		return true
 	case errors.Is(err, topic.ErrOffsetOutOfRange) && s.next.Offset < s.o.Partition.Start():
 		return s.passDeleted() && s.nextBatch()
