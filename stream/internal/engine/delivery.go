@@ -73,7 +73,7 @@ type Delivery struct {
 	// The goroutine that has the turn owns these.
 	reader     *topic.LogReader
 	records    topic.RecordIterator
-	epoch      topic.LogEpoch    // of the batch being read
+	epoch      topic.LogEpoch // of the batch being read
 	inBatch    bool
 	read       topic.LogPosition // after the last record taken
 	taken      int               // records in the batch
