@@ -122,7 +122,11 @@ func TestJobThatPanics(t *testing.T) {
 // A job that failed before the node closes has told those who waited for it; Close
 // does not say it again.
 func TestCloseAfterAFailedJob(t *testing.T) {
-	for range 20 { // Close and the end of the job meet at different moments
+	rounds := 20 // Close and the end of the job meet at different moments
+	if testing.Short() {
+		rounds = 5
+	}
+	for range rounds {
 		node, err := thalweg.Open("")
 		require.NoError(t, err)
 		sendWords(t, node, map[string]int64{"a": 1})

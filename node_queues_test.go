@@ -251,7 +251,7 @@ func TestDeadLettersSurviveACrashAnywhere(t *testing.T) {
 	t.Log("seed", seed)
 	step := int64(1)
 	if testing.Short() {
-		step = 25
+		step = 75
 	}
 	for at := 1 + rand.New(rand.NewPCG(seed, 0)).Int64N(step); crashDeadLetters(t, seed, at); at += step {
 	}

@@ -135,6 +135,10 @@ func TestStopAtEveryFileOperation(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("seed %d (-crash.seed)", seed)
+	every := *crashEvery
+	if testing.Short() {
+		every *= 4
+	}
 	for name, pol := range map[string]policy{
 		"by the operating system":   {},
 		"always":                    {in: log.SyncAlways, out: log.SyncAlways, changelog: log.SyncAlways},
@@ -147,7 +151,7 @@ func TestStopAtEveryFileOperation(t *testing.T) {
 			total := fs.Ops()
 			fellBack, runs := 0, 0
 			random := rand.New(rand.NewPCG(seed, uint64(total)))
-			for n := 1 + random.Int64N(*crashEvery); n <= total; n += *crashEvery {
+			for n := 1 + random.Int64N(every); n <= total; n += every {
 				for _, powerCut := range []bool{false, true} {
 					runs++
 					fell, err := stopAt(n, pol, powerCut, rand.New(rand.NewPCG(seed, uint64(n))))

@@ -172,7 +172,7 @@ func TestTransactionsStopAtEveryFileOperation(t *testing.T) {
 	t.Logf("seed %d (-crash.seed)", seed)
 	every := *crashEvery
 	if testing.Short() {
-		every *= 2
+		every *= 6
 	}
 	for name, policy := range map[string]map[string]log.Sync{
 		"by the operating system": {},

@@ -74,10 +74,7 @@ func TestAlterUnderAppendsCrash(t *testing.T) {
 	begin := func() *alterRun {
 		return &alterRun{specs: []TopicSpec{spec(1, 0), spec(2, 0), spec(2, 400), spec(4, 900)}, altered: -1, acked: map[Offset]string{}}
 	}
-	step := int64(1)
-	if testing.Short() {
-		step = 7
-	}
+	step := sampled[int64](7)
 	whole, mem := begin(), vfs.NewMem()
 	whole.run(mem)
 	require.Equal(t, 3, whole.altered)

@@ -131,10 +131,7 @@ func TestCrashAtEveryOperationOfACompaction(t *testing.T) {
 	require.Equal(t, table, fold(map[string]string{}, readKeyed(t, whole.p, 0, ReadCommitted)))
 	total := whole.mem.Ops()
 	whole.log.abandon()
-	step := int64(1)
-	if testing.Short() {
-		step = 7
-	}
+	step := sampled[int64](13)
 	t.Logf("operations %d to %d, first seed %d", from, total, *crashSeed)
 	for n := from + 1; n <= total; n += step {
 		s := scenario.copy(t)
@@ -190,7 +187,7 @@ func TestFailedCompaction(t *testing.T) {
 	total := whole.mem.Ops()
 	whole.log.abandon()
 	offline := 0
-	for n := from + 1; n <= total; n += 3 {
+	for n := from + 1; n <= total; n += 3 * sampled[int64](5) {
 		s := scenario.copy(t)
 		s.mem.SetHook(func(op vfs.Op) error {
 			if op.N == n {

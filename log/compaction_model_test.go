@@ -398,7 +398,7 @@ func (r *compactionRun) crash(cause error) {
 func TestCompactionModel(t *testing.T) {
 	runs := *compactionRuns
 	if testing.Short() {
-		runs = 8
+		runs = 2
 	}
 	for i := range runs {
 		seed := *modelSeed + uint64(i)

@@ -412,7 +412,7 @@ func everyOperation(t *testing.T, policy Sync, after func(*vfs.Mem, uint64) *vfs
 	total := whole.Ops()
 	require.GreaterOrEqual(t, recycled.Load(), int64(3), "files used again")
 	t.Logf("%d operations, first seed %d", total, *crashSeed)
-	for n := int64(1); n <= 2*(total+5); n++ {
+	for n := int64(1); n <= 2*(total+5); n += sampled[int64](13) {
 		// Every operation twice: not done at all, and done in part.
 		n, partway := (n+1)/2, n%2 == 0
 		mem := vfs.NewMem()

@@ -137,7 +137,7 @@ func TestCrashInCreateAll(t *testing.T) {
 	require.NotEmpty(t, want)
 	require.Positive(t, l.partitions()[1].Start())
 	require.NoError(t, l.Close())
-	for n := begin + 1; n <= whole.Ops(); n++ {
+	for n := begin + 1; n <= whole.Ops(); n += sampled[int64](5) {
 		for seed := range uint64(4) {
 			mem := adopted()
 			mem.StopAt(n)

@@ -3,7 +3,18 @@ package log
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"testing"
 )
+
+// sampled is the distance between the operations, bytes or the like that a test tries:
+// 1, and so all of them; n with -short, where the race detector makes each take ten
+// times as long and what it looks for shows in a few.
+func sampled[T int | int64](n T) T {
+	if testing.Short() {
+		return n
+	}
+	return 1
+}
 
 // abandon ends the log's goroutines as the end of the process would: nothing is
 // written any more. It is safe after Close.

@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	modelRuns  = flag.Int("modelruns", 0, "random histories of the model test; 0 means 40, or enough for 100,000 operations without -short")
+	modelRuns  = flag.Int("modelruns", 0, "random histories of the model test; 0 means 6, or enough for 100,000 operations without -short")
 	modelSteps = flag.Int("modelsteps", 60, "rounds of up to 12 operations in each")
 	modelSeed  = flag.Uint64("modelseed", 1, "first seed of the model test")
 )
@@ -423,7 +423,7 @@ func TestModel(t *testing.T) {
 		case *modelRuns > 0:
 			return runs < *modelRuns
 		case testing.Short():
-			return runs < 40
+			return runs < 6
 		}
 		return count < enough
 	}

@@ -392,10 +392,7 @@ func TestCrashWithOneOpenSegment(t *testing.T) {
 		_, err := scenario(whole)
 		require.NoError(t, err)
 		total := whole.Ops()
-		for n := int64(1); n <= total; n++ {
-			if testing.Short() && n%7 != 0 {
-				continue
-			}
+		for n := int64(1); n <= total; n += sampled[int64](7) {
 			mem := vfs.NewMem()
 			random := rand.New(rand.NewPCG(*crashSeed, uint64(n)))
 			var mu sync.Mutex // the worker calls the hook too

@@ -599,12 +599,8 @@ func TestCrashAtEveryOperationOfTiering(t *testing.T) {
 		return count
 	}
 	total := run(0, false, 0)
-	every := int64(1)
-	if testing.Short() {
-		every = 5
-	}
 	t.Logf("%d operations", total)
-	for n := int64(1); n <= total; n += every {
+	for n := int64(1); n <= total; n += sampled[int64](11) {
 		for seed := range uint64(3) {
 			run(n, n%2 == 0, seed)
 		}

@@ -73,10 +73,7 @@ func (r *retentionRun) wanted(end Offset) Offset {
 // power, and shows that the start stays where it was said to be, that nothing goes which
 // is to be kept, and that retention goes on.
 func TestCrashAtEveryOperationOfRetention(t *testing.T) {
-	step := int64(1)
-	if testing.Short() {
-		step = 9
-	}
+	step := sampled[int64](19)
 	for name, spec := range map[string]TopicSpec{
 		"size": {RetentionBytes: 2000},
 		"age":  {RetentionAge: 6 * time.Hour},

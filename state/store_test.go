@@ -498,7 +498,11 @@ func TestStoreRefusesUnknownFormats(t *testing.T) {
 func TestStoreCrash(t *testing.T) {
 	rng := newRand(t)
 	c := newChangelog(t)
-	fs := newCrashes(rng, max(1, 8 / *roundFlag))
+	every := max(1, 8 / *roundFlag)
+	if testing.Short() {
+		every *= 4
+	}
+	fs := newCrashes(rng, every)
 	db, err := smallDisk(fs).Open("db")
 	require.NoError(t, err)
 	s := c.store(db, manual, func(o *StoreOptions) { o.StepBytes, o.FlushBytes = 48<<10, 64<<10 })

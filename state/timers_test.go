@@ -42,7 +42,11 @@ func (m *timerModel) cancel(f firing) {
 // slices. A rollback goes back to the last barrier.
 func TestTimersAgainstSortedSlice(t *testing.T) {
 	rng := newRand(t)
-	for round := range 12 * *roundFlag {
+	rounds := 12 * *roundFlag
+	if testing.Short() {
+		rounds = 4
+	}
+	for round := range rounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			keys := modelKeys(1 + rng.IntN(60))
 			times := int64(1) << (2 + rng.IntN(40)) // from crowded to sparse
