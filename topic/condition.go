@@ -90,7 +90,7 @@ func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 // transactions are open, each call also reads what was written since the oldest began.
 func (p *Producer[K, V]) SendIf(ctx context.Context, r Record[K, V], c Condition) (partition int, offset int64, err error) {
 	if err := ctx.Err(); err != nil {
-		return -1, -1, fmt.Errorf("topic: send to %q: %w", p.topic.name, err)
+		return -1, -1, fmt.Errorf("topic: send to %q: %w", p.topic, err)
 	}
 	s := p.scratch.Get().(*scratch)
 	defer p.recycle(s)
@@ -129,16 +129,16 @@ func (p *Producer[K, V]) conditionalQueue(e *entry, c Condition) (*partitionQueu
 	switch c.kind {
 	case conditionEnd:
 		if e.partition != anyPartition && e.partition != c.partition {
-			return nil, fmt.Errorf("topic %q: the record belongs to partition %d, the condition is about partition %d", p.topic.name, e.partition, c.partition)
+			return nil, fmt.Errorf("topic %q: the record belongs to partition %d, the condition is about partition %d", p.topic, e.partition, c.partition)
 		}
 		return p.queue(c.partition)
 	case conditionVersion:
 		if e.key == nil {
-			return nil, fmt.Errorf("%w: a version of topic %q is that of a key", ErrNoKey, p.topic.name)
+			return nil, fmt.Errorf("%w: a version of topic %q is that of a key", ErrNoKey, p.topic)
 		}
 		return p.sender.known()[e.partition], nil
 	}
-	return nil, fmt.Errorf("topic %q: SendIf needs a condition: EndIs, VersionIs or Absent", p.topic.name)
+	return nil, fmt.Errorf("topic %q: SendIf needs a condition: EndIs, VersionIs or Absent", p.topic)
 }
 
 func (p *Producer[K, V]) sendIf(ctx context.Context, q *partitionQueue, e *entry, c Condition) (partition int, offset int64, err error) {

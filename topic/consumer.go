@@ -30,17 +30,17 @@ func NewConsumer[K, V any](n GroupNode, t Topic[K, V], groupName string, o Consu
 	if err := errors.Join(t.Err(), err); err != nil {
 		return nil, err
 	}
-	if _, err := open(n, t); err != nil {
-		return nil, fmt.Errorf("topic: open %q: %w", t.name, err)
+	if _, err := open(n, t.s); err != nil {
+		return nil, fmt.Errorf("topic: open %q: %w", t.Name(), err)
 	}
 	iso := t.Isolation()
-	c, err := newConsumer(n, groupName, group.Subscription{Topics: []string{t.name}}, func(string) log.Isolation { return iso }, o)
+	c, err := newConsumer(n, groupName, group.Subscription{Topics: []string{t.Name()}}, func(string) log.Isolation { return iso }, o)
 	if err != nil {
 		return nil, err
 	}
 	timed := t.timing(n)
 	c.timing = func(string) timing { return timed }
-	d := &decoder[K, V]{topic: t.name, keys: keys, values: values, timing: timed}
+	d := &decoder[K, V]{topic: t.Name(), keys: keys, values: values, timing: timed}
 	decode := func(it *log.RecordIterator, cl *claim) (Record[K, V], error) {
 		return d.record(it, int(cl.name.Partition))
 	}

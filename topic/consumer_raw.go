@@ -102,10 +102,10 @@ func (t Topic[K, V]) Decoder() (func(RawRecord) (Record[K, V], error), error) {
 	if err := errors.Join(t.Err(), err); err != nil {
 		return nil, err
 	}
-	d := &decoder[K, V]{topic: t.name, keys: keys, values: values}
+	d := &decoder[K, V]{topic: t.Name(), keys: keys, values: values}
 	return func(raw RawRecord) (Record[K, V], error) {
-		if raw.Topic != t.name {
-			return Record[K, V]{}, fmt.Errorf("topic: a record of %q is none of %q", raw.Topic, t.name)
+		if raw.Topic != t.Name() {
+			return Record[K, V]{}, fmt.Errorf("topic: a record of %q is none of %q", raw.Topic, t.Name())
 		}
 		return d.typed(raw.Record)
 	}, nil

@@ -11,16 +11,22 @@ import (
 // encoder makes entries of the records of a topic. It is never changed, so that
 // goroutines share it.
 type encoder[K, V any] struct {
-	topic   Topic[K, V]
-	keys    codec.Codec[K]
-	values  codec.Codec[V]
-	absence absence // which keys are none
-	byKey   func(key []byte, n int) int
-	now     func() time.Time
+	topic       string
+	timed       bool // its readers look at times
+	keys        codec.Codec[K]
+	values      codec.Codec[V]
+	absence     absence // which keys are none
+	byKey       func(key []byte, n int) int
+	partitionBy func(k K, n int) int // or nil
+	eventTime   func(V) time.Time    // or nil
+	now         func() time.Time
 }
 
 func newEncoder[K, V any](t Topic[K, V], keys codec.Codec[K], values codec.Codec[V], now func() time.Time) encoder[K, V] {
-	return encoder[K, V]{topic: t, keys: keys, values: values, absence: absenceOf[K](), byKey: t.ByKey(), now: now}
+	return encoder[K, V]{
+		topic: t.Name(), timed: timed(t.Spec()), keys: keys, values: values, absence: absenceOf[K](),
+		byKey: t.ByKey(), partitionBy: t.Partitioner(), eventTime: t.EventTimeFunc(), now: now,
+	}
 }
 
 // batchOverhead is what a batch of one record takes beside the record, at the most.
@@ -36,8 +42,8 @@ const maxScratchBytes = 1 << 20
 func (c *encoder[K, V]) encode(s *scratch, r *Record[K, V], n int) (entry, error) {
 	e := entry{headers: r.Headers, partition: anyPartition}
 	if !r.NotBefore.IsZero() || !r.Expires.IsZero() {
-		if !timed(c.topic.spec) {
-			return e, fmt.Errorf("topic %q: the record has NotBefore or Expires, and readers of the topic do not look at them: declare it Delayed", c.topic.name)
+		if !c.timed {
+			return e, fmt.Errorf("topic %q: the record has NotBefore or Expires, and readers of the topic do not look at them: declare it Delayed", c.topic)
 		}
 		e.headers = withTimes(r.Headers, r.NotBefore, r.Expires)
 	}
@@ -58,21 +64,21 @@ func (c *encoder[K, V]) encode(s *scratch, r *Record[K, V], n int) (entry, error
 			e.value = []byte{}
 		}
 	}
-	switch by := c.topic.partitionBy; {
+	switch by := c.partitionBy; {
 	case e.key == nil && r.Deleted:
-		return e, fmt.Errorf("%w: a tombstone of topic %q needs one", ErrNoKey, c.topic.name)
+		return e, fmt.Errorf("%w: a tombstone of topic %q needs one", ErrNoKey, c.topic)
 	case e.key == nil && by != nil:
-		return e, fmt.Errorf("%w: the PartitionBy function of topic %q needs one", ErrNoKey, c.topic.name)
+		return e, fmt.Errorf("%w: the PartitionBy function of topic %q needs one", ErrNoKey, c.topic)
 	case by != nil:
 		if e.partition = by(r.Key, n); e.partition < 0 || e.partition >= n {
-			return e, fmt.Errorf("topic %q: PartitionBy chose partition %d of %d", c.topic.name, e.partition, n)
+			return e, fmt.Errorf("topic %q: PartitionBy chose partition %d of %d", c.topic, e.partition, n)
 		}
 	case e.key != nil:
 		e.partition = c.byKey(e.key, n)
 	}
 	switch {
-	case c.topic.eventTime != nil && !r.Deleted:
-		e.time = c.topic.eventTime(r.Value).UnixMilli()
+	case c.eventTime != nil && !r.Deleted:
+		e.time = c.eventTime(r.Value).UnixMilli()
 	case !r.Time.IsZero():
 		e.time = r.Time.UnixMilli()
 	default:
@@ -82,5 +88,5 @@ func (c *encoder[K, V]) encode(s *scratch, r *Record[K, V], n int) (entry, error
 }
 
 func (c *encoder[K, V]) encodeError(part string, t reflect.Type, err error) error {
-	return &CodecError{Topic: c.topic.name, Partition: -1, Offset: -1, Part: part, Type: t.String(), Err: err}
+	return &CodecError{Topic: c.topic, Partition: -1, Offset: -1, Part: part, Type: t.String(), Err: err}
 }

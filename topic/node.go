@@ -34,10 +34,11 @@ type Node interface {
 	ReleaseProducer(id log.ProducerID) error
 }
 
-// open checks t's declaration and opens its partitions on n.
-func open[K, V any](n Node, t Topic[K, V]) ([]*log.Partition, error) {
-	if err := t.Err(); err != nil {
+// open checks a topic's declaration and opens its partitions on n.
+func open(n Node, s *settings) ([]*log.Partition, error) {
+	s = s.get()
+	if err := s.err(); err != nil {
 		return nil, err
 	}
-	return n.Open(t.name, t.spec)
+	return n.Open(s.name, s.spec)
 }

@@ -37,9 +37,9 @@ func NewProducer[K, V any](ctx context.Context, n Node, t Topic[K, V], o Produce
 	if err := errors.Join(t.Err(), err); err != nil {
 		return nil, err
 	}
-	partitions, err := open(n, t)
+	partitions, err := open(n, t.s)
 	if err != nil {
-		return nil, fmt.Errorf("topic: open %q: %w", t.name, err)
+		return nil, fmt.Errorf("topic: open %q: %w", t.Name(), err)
 	}
 	o, err = o.withDefaults(len(partitions))
 	if err != nil {
@@ -54,12 +54,12 @@ func NewProducer[K, V any](ctx context.Context, n Node, t Topic[K, V], o Produce
 	first := partitions[0] // its limits are the same for all of them
 	largest := first.MaxBatchBytes()
 	o.BatchBytes = min(o.BatchBytes, largest)
-	id, err := acquire(ctx, n, t.name, o.Name)
+	id, err := acquire(ctx, n, t.Name(), o.Name)
 	if err != nil {
-		return nil, fmt.Errorf("topic: acquire a producer id for %q: %w", t.name, err)
+		return nil, fmt.Errorf("topic: acquire a producer id for %q: %w", t.Name(), err)
 	}
 	p := newProducer(n, t, keys, values, id, partitions, o)
-	p.sender.growth = growth{n, t.name}
+	p.sender.growth = growth{n, t.Name()}
 	p.sender.grow() // from now on it hears of more
 	p.sender.compressor = compressor
 	if largest -= batchOverhead; largest < p.sender.limit.bytes {
@@ -87,7 +87,7 @@ func newProducer[K, V any, P appender](n Node, t Topic[K, V], keys codec.Codec[K
 		encoder: newEncoder(t, keys, values, o.Now),
 		node:    n,
 		id:      id,
-		sender:  newSender(t.name, id, partitions, o),
+		sender:  newSender(t.Name(), id, partitions, o),
 		scratch: sync.Pool{New: func() any { return &scratch{key: make([]byte, 0, 64), value: make([]byte, 0, 256)} }},
 	}
 }
@@ -141,7 +141,7 @@ func (p *Producer[K, V]) QueueRecord(ctx context.Context, r Record[K, V], done f
 // and the failures are left to the next Flush.
 func (p *Producer[K, V]) Flush(ctx context.Context) error {
 	if err := p.sender.flush(ctx); err != nil {
-		return fmt.Errorf("%w: flush topic %q: %w", ErrUnknown, p.topic.name, err)
+		return fmt.Errorf("%w: flush topic %q: %w", ErrUnknown, p.topic, err)
 	}
 	return p.sender.failures()
 }
@@ -153,7 +153,7 @@ func (p *Producer[K, V]) Close() error {
 		p.sender.close()
 		err := p.sender.failures()
 		if e := p.node.ReleaseProducer(p.id); e != nil {
-			err = errors.Join(err, fmt.Errorf("topic: release the producer id of %q: %w", p.topic.name, e))
+			err = errors.Join(err, fmt.Errorf("topic: release the producer id of %q: %w", p.topic, e))
 		}
 		p.closeErr = err
 	})
@@ -164,7 +164,7 @@ func (p *Producer[K, V]) Close() error {
 // that is the user's, codecs included, runs before a lock is taken.
 func (p *Producer[K, V]) put(ctx context.Context, r *Record[K, V], w want) (ticket, error) {
 	if err := ctx.Err(); err != nil {
-		return ticket{}, fmt.Errorf("topic: send to %q: %w", p.topic.name, err) // and nothing is sent
+		return ticket{}, fmt.Errorf("topic: send to %q: %w", p.topic, err) // and nothing is sent
 	}
 	s := p.scratch.Get().(*scratch)
 	defer p.recycle(s)

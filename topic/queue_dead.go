@@ -105,7 +105,7 @@ func (p *queuePartition) buried(now int64, dead []*burial, err error) {
 	p.deadErr = err
 	if err != nil {
 		p.core.logger().Error("topic: records could not be made dead letters", "partition", p.number, "records", len(dead),
-			"dead letters", p.core.opts.DeadLetters.name, "error", err)
+			"dead letters", p.core.opts.DeadLetters.Name(), "error", err)
 	}
 	for _, b := range dead {
 		off := b.change.From

@@ -95,7 +95,7 @@ func (o QueueOptions) withDefaults() (QueueOptions, error) {
 }
 
 func (o QueueOptions) hasDeadLetters() bool {
-	return o.DeadLetters.name != "" || o.DeadLetters.faults != nil
+	return o.DeadLetters.s != nil
 }
 
 // rules are the options as the protocol knows them.
@@ -112,8 +112,8 @@ func (o QueueOptions) rules() queue.Rules {
 
 // difference names a field in which the options differ, or "".
 func (o QueueOptions) difference(asked QueueOptions) string {
-	o.DeadLetters = Topic[[]byte, []byte]{name: o.DeadLetters.name}
-	asked.DeadLetters = Topic[[]byte, []byte]{name: asked.DeadLetters.name}
+	o.DeadLetters = Topic[[]byte, []byte]{s: &settings{name: o.DeadLetters.Name()}}
+	asked.DeadLetters = Topic[[]byte, []byte]{s: &settings{name: asked.DeadLetters.Name()}}
 	has, wants := reflect.ValueOf(o), reflect.ValueOf(asked)
 	for i := range has.NumField() {
 		if name := has.Type().Field(i).Name; name != "From" && !reflect.DeepEqual(has.Field(i).Interface(), wants.Field(i).Interface()) {

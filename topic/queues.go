@@ -93,8 +93,8 @@ func (qs *Queues) Open[K, V any](t Topic[K, V], name string, o QueueOptions) (*Q
 	if err := log.ValidateName(queuePrefix + name); err != nil || name == "" {
 		return nil, fmt.Errorf("topic: name of a queue: %w", errors.Join(err, checkName(name)))
 	}
-	if t.uncommitted {
-		return nil, fmt.Errorf("topic: open queue %q: topic %q is Uncommitted, and a queue delivers committed records only: leave Uncommitted out", name, t.name)
+	if t.IsUncommitted() {
+		return nil, fmt.Errorf("topic: open queue %q: topic %q is Uncommitted, and a queue delivers committed records only: leave Uncommitted out", name, t.Name())
 	}
 	if o, err = o.withDefaults(); err != nil {
 		return nil, err
@@ -107,19 +107,19 @@ func (qs *Queues) Open[K, V any](t Topic[K, V], name string, o QueueOptions) (*Q
 	core := qs.open[name]
 	switch {
 	case core == nil:
-		if core, err = qs.start(t.name, t.spec, t.timing(qs.node), name, o); err != nil {
+		if core, err = qs.start(t.Name(), t.Spec(), t.timing(qs.node), name, o); err != nil {
 			return nil, err
 		}
 		qs.open[name] = core
-	case core.topic != t.name:
-		return nil, fmt.Errorf("%w: %q is a queue over topic %q: use another name for one over %q", ErrQueueInUse, name, core.topic, t.name)
+	case core.topic != t.Name():
+		return nil, fmt.Errorf("%w: %q is a queue over topic %q: use another name for one over %q", ErrQueueInUse, name, core.topic, t.Name())
 	default:
 		if field := core.opts.difference(o); field != "" {
 			return nil, fmt.Errorf("%w: queue %q, with another QueueOptions.%s: give the same, or close it first", ErrQueueInUse, name, field)
 		}
 	}
 	core.handles++
-	return &Queue[K, V]{core: core, decoder: decoder[K, V]{topic: t.name, keys: keys, values: values, timing: timing{on: timed(t.spec)}}, closed: make(chan struct{})}, nil
+	return &Queue[K, V]{core: core, decoder: decoder[K, V]{topic: t.Name(), keys: keys, values: values, timing: timing{on: timed(t.Spec())}}, closed: make(chan struct{})}, nil
 }
 
 // start opens the partitions of a queue.
@@ -129,8 +129,8 @@ func (qs *Queues) start(topic string, spec log.TopicSpec, timed timing, name str
 		return nil, fmt.Errorf("topic: open %q: %w", topic, err)
 	}
 	if o.hasDeadLetters() {
-		if _, err := open(qs.node, o.DeadLetters); err != nil {
-			return nil, fmt.Errorf("topic: open %q: %w", o.DeadLetters.name, err)
+		if _, err := open(qs.node, o.DeadLetters.s); err != nil {
+			return nil, fmt.Errorf("topic: open %q: %w", o.DeadLetters.Name(), err)
 		}
 	}
 	states, err := qs.states(name, len(records), spec)
@@ -303,7 +303,7 @@ func (qs *Queues) ForgetTopic(topic string) error {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for name, core := range qs.open {
-		if core.topic == topic || core.opts.DeadLetters.name == topic {
+		if core.topic == topic || core.opts.DeadLetters.Name() == topic {
 			return fmt.Errorf("%w: %q uses topic %q: close it first", ErrQueueInUse, name, topic)
 		}
 	}

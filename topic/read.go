@@ -69,7 +69,7 @@ func read[K, V any](ctx context.Context, n Node, t Topic[K, V], from Position, s
 		}
 		defer cursors.close()
 		if sc.follow && sc.partition == allPartitions {
-			cursors.grow(growth{n, t.name})
+			cursors.grow(growth{n, t.Name()})
 		}
 		for {
 			batch, partition, err := cursors.next(ctx)
@@ -99,20 +99,20 @@ func prepare[K, V any](n Node, t Topic[K, V], sc scope) (*decoder[K, V], []*log.
 	if err := errors.Join(t.Err(), err); err != nil {
 		return nil, nil, err
 	}
-	partitions, err := open(n, t)
+	partitions, err := open(n, t.s)
 	if err != nil {
-		return nil, nil, fmt.Errorf("topic: open %q: %w", t.name, err)
+		return nil, nil, fmt.Errorf("topic: open %q: %w", t.Name(), err)
 	}
 	if sc.partition != allPartitions {
 		// A directory that was copied may lack some.
 		i := slices.IndexFunc(partitions, func(p *log.Partition) bool { return int(p.Name().Partition) == sc.partition })
 		if i < 0 {
 			return nil, nil, fmt.Errorf("topic: read partition %d of %q, which has %d, the last is %d: %w",
-				sc.partition, t.name, len(partitions), partitions[len(partitions)-1].Name().Partition, log.ErrUnknownTopic)
+				sc.partition, t.Name(), len(partitions), partitions[len(partitions)-1].Name().Partition, log.ErrUnknownTopic)
 		}
 		partitions = partitions[i : i+1]
 	}
-	return &decoder[K, V]{topic: t.name, keys: keys, values: values, timing: t.timing(n)}, partitions, nil
+	return &decoder[K, V]{topic: t.Name(), keys: keys, values: values, timing: t.timing(n)}, partitions, nil
 }
 
 // decoder makes typed records of a topic.

@@ -58,7 +58,7 @@ func (p *Producer[K, V]) Repeat(ctx context.Context, partition int, from int64) 
 func (p *Producer[K, V]) queue(partition int) (*partitionQueue, error) {
 	queues := p.sender.partitions()
 	if partition < 0 || partition >= len(queues) {
-		return nil, fmt.Errorf("topic %q has %d partitions, there is no partition %d", p.topic.name, len(queues), partition)
+		return nil, fmt.Errorf("topic %q has %d partitions, there is no partition %d", p.topic, len(queues), partition)
 	}
 	return queues[partition], nil
 }

@@ -32,7 +32,9 @@ const (
 )
 
 // timing returns what readers of t on n look at.
-func (t Topic[K, V]) timing(n Node) timing { return timingOf(n, t.name, t.spec, t.onExpired) }
+func (t Topic[K, V]) timing(n Node) timing {
+	return timingOf(n, t.Name(), t.Spec(), t.s.get().onExpired)
+}
 
 // timingOf returns what readers of a topic look at.
 func timingOf(n Node, topic string, spec log.TopicSpec, onExpired func(partition int, offset int64)) timing {

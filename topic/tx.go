@@ -55,7 +55,7 @@ func (tx *Tx) SendRecord[K, V any](t Topic[K, V], r Record[K, V]) error {
 	}
 	part := target.place(&e, partitions)
 	limit := sizeLimit{part.MaxBatchBytes() - batchOverhead, "the log's MaxBatchBytes"}
-	if err := limit.check(t.name, &e, part.MaxRecordBytes()); err != nil {
+	if err := limit.check(t.Name(), &e, part.MaxRecordBytes()); err != nil {
 		return tx.fail(err)
 	}
 	return tx.add(part, &e)

@@ -10,9 +10,10 @@ import (
 // txTopic is a topic that transactions write to.
 type txTopic[K, V any] struct {
 	encoder[K, V]
-	growth growth
-	layout atomic.Pointer[txLayout]
-	turn   atomic.Uint32 // of the partition for records without key
+	settings *settings
+	growth   growth
+	layout   atomic.Pointer[txLayout]
+	turn     atomic.Uint32 // of the partition for records without key
 }
 
 // txLayout is the partitions of a txTopic. It is never changed: one with more of them
@@ -30,8 +31,8 @@ func (t *txTopic[K, V]) now() ([]*log.Partition, error) {
 	partitions, changed := t.growth.next(0)
 	if len(partitions) == 0 {
 		var err error
-		if partitions, err = open(t.growth.node, t.topic); err != nil {
-			return nil, fmt.Errorf("topic: open %q: %w", t.topic.name, err)
+		if partitions, err = open(t.growth.node, t.settings); err != nil {
+			return nil, fmt.Errorf("topic: open %q: %w", t.topic, err)
 		}
 	}
 	// One stored over a later look has a closed channel, so that there is another.
@@ -49,7 +50,7 @@ func txTopicOf[K, V any](p *TxProducer, t Topic[K, V]) (*txTopic[K, V], error) {
 		return nil, err
 	}
 	p.mu.Lock()
-	known, ok := p.topics[t.declared].(*txTopic[K, V])
+	known, ok := p.topics[t.s.declared].(*txTopic[K, V])
 	p.mu.Unlock()
 	if ok {
 		return known, nil
@@ -59,18 +60,18 @@ func txTopicOf[K, V any](p *TxProducer, t Topic[K, V]) (*txTopic[K, V], error) {
 		return nil, err
 	}
 	changed := p.node.TopicsChanged() // before the look, so that nothing is missed
-	partitions, err := open(p.node, t)
+	partitions, err := open(p.node, t.s)
 	if err != nil {
-		return nil, fmt.Errorf("topic: open %q: %w", t.name, err)
+		return nil, fmt.Errorf("topic: open %q: %w", t.Name(), err)
 	}
-	opened := &txTopic[K, V]{encoder: newEncoder(t, keys, values, p.now), growth: growth{p.node, t.name}}
+	opened := &txTopic[K, V]{encoder: newEncoder(t, keys, values, p.now), settings: t.s, growth: growth{p.node, t.Name()}}
 	opened.layout.Store(&txLayout{partitions: partitions, changed: changed})
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.topics) >= maxTxTopics {
 		clear(p.topics)
 	}
-	p.topics[t.declared] = opened
+	p.topics[t.s.declared] = opened
 	return opened, nil
 }
 
