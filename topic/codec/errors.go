@@ -55,10 +55,6 @@ func (e *TypeError) Error() string {
 	return fmt.Sprintf("codec: no codec for %s%s: %s", e.Type, e.Field, e.Reason)
 }
 
-func wrongLength[T any](want, got int) error {
-	return &DecodeError{Type: reflect.TypeFor[T]().String(), Want: want, Got: got}
-}
-
 // wrapDecode makes err a DecodeError of T unless it is one already.
 func wrapDecode[T any](err error) error {
 	if _, ok := errors.AsType[*DecodeError](err); ok {

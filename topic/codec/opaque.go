@@ -35,18 +35,10 @@ func (e erased[T]) decodeAt(src []byte, p unsafe.Pointer) error {
 func (c funcCodec[T]) erase() opaque    { return erased[T]{c} }
 func (c jsonCodec[T]) erase() opaque    { return erased[T]{c} }
 func (c marshalCodec[T]) erase() opaque { return c.op }
-func (c stringCodec[T]) erase() opaque  { return erased[T]{c} }
-func (c bytesCodec[T]) erase() opaque   { return erased[T]{c} }
-func (c arrayCodec[T]) erase() opaque   { return erased[T]{c} }
-func (c boolCodec[T]) erase() opaque    { return erased[T]{c} }
-func (c fixed8[T]) erase() opaque       { return erased[T]{c} }
-func (c fixed16[T]) erase() opaque      { return erased[T]{c} }
-func (c fixed32[T]) erase() opaque      { return erased[T]{c} }
-func (c fixed64[T]) erase() opaque      { return erased[T]{c} }
-func (c intCodec[T]) erase() opaque     { return erased[T]{c} }
-func (c uintCodec[T]) erase() opaque    { return erased[T]{c} }
-func (c timeCodec[T]) erase() opaque    { return erased[T]{c} }
-func (c emptyCodec[T]) erase() opaque   { return erased[T]{c} }
+func (c basicCodec[T]) erase() opaque   { return c.op }
+func (c stringCodec) erase() opaque     { return erased[string]{c} }
+func (c bytesCodec) erase() opaque      { return erased[[]byte]{c} }
+func (c int64Codec) erase() opaque      { return erased[int64]{c} }
 
 // reflected calls a codec made elsewhere through reflection, record by record.
 // It is only reached for a Provider inside another type whose codec this

@@ -94,15 +94,17 @@ func decided[T any](r, provide *Registry) (Codec[T], error) {
 	}
 	// A composite kind with methods is encoded by them; a simple kind is not,
 	// and neither is a time.
-	if c := basicOf[T](); c != nil {
-		if _, ok := c.(arrayCodec[T]); !ok {
-			return c, nil
-		}
+	basic := basicOpOf(t)
+	if basic != nil && basic.form != formArray {
+		return basic.codec[T](), nil
 	}
 	if op := marshalOpOf(t); op != nil {
 		return marshalCodec[T]{op: op}, nil
 	}
-	return basicOf[T](), nil
+	if basic != nil {
+		return basic.codec[T](), nil
+	}
+	return nil, nil
 }
 
 // providerOf returns T's own Codec method, of the value or of a pointer to it.

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"time"
-	"unsafe"
 )
 
 // timeBytes is the length of an encoded time: the seconds since 1970 in eight
@@ -17,25 +16,8 @@ const timeBytes = 12
 
 var errNanoseconds = errors.New("a second has fewer than 1e9 nanoseconds")
 
-// timeCodec keeps the instant, to the nanosecond, for every year a time.Time
-// can hold. Zone and monotonic reading are not kept: what it decodes is in UTC.
-type timeCodec[T any] struct{}
-
-func (timeCodec[T]) Append(dst []byte, v T) ([]byte, error) {
-	return appendTime(dst, *(*time.Time)(unsafe.Pointer(&v))), nil
-}
-
-func (timeCodec[T]) Decode(src []byte) (v T, err error) {
-	if len(src) != timeBytes {
-		return v, wrongLength[T](timeBytes, len(src))
-	}
-	t, err := decodeTime(src)
-	if err != nil {
-		return v, wrapDecode[T](err)
-	}
-	return *(*T)(unsafe.Pointer(&t)), nil
-}
-
+// appendTime keeps the instant, to the nanosecond, for every year a time.Time can hold.
+// Zone and monotonic reading are not kept: what is decoded is in UTC.
 func appendTime(dst []byte, t time.Time) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, uint64(t.Unix())^1<<63)
 	return binary.BigEndian.AppendUint32(dst, uint32(t.Nanosecond()))
