@@ -9,10 +9,10 @@ export CGO_ENABLED := 0
 DIR  ?= run/flights
 ARGS ?=
 
-.PHONY: run test lint race fuzz crash bench examples ci clean help
+.PHONY: run test lint race fuzz crash bench bench-peers examples ci clean help
 
 help: ## list the commands
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 run: ## the main job: real events in, exact window counts out
 	go run ./examples/flights -dir $(DIR) $(ARGS)
@@ -39,6 +39,9 @@ examples: ## every example, from an empty directory
 
 bench: ## the benchmarks, each beside its floor
 	go test -run '^$$' -bench . -benchmem ./bench
+
+bench-peers: ## the log beside other Go libraries, in one run
+	cd bench/peers && go test -run '^$$' -bench . .
 
 ci: ## all that a change has to pass
 	bash .ci/run
