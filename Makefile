@@ -12,7 +12,7 @@ ARGS ?=
 .PHONY: run test lint race fuzz crash bench bench-peers examples ci clean help
 
 help: ## list the commands
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 run: ## the main job: real events in, exact window counts out
 	go run ./examples/flights -dir $(DIR) $(ARGS)
