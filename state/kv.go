@@ -132,6 +132,23 @@ func (s KV[K, V]) All(scope Scope) iter.Seq2[K, V] {
 
 // Open makes the table of one task.
 func (s KV[K, V]) Open(store *Store, expiry *Timers, r *codec.Registry) (Opened, error) {
+	t, err := s.table(r)
+	if err != nil {
+		return nil, err
+	}
+	if store == nil {
+		t.Table = NewVolatileTable[timed[V]](t.cells)
+	} else {
+		t.Table = NewTable[timed[V]](store, t.cells)
+	}
+	if expiry != nil {
+		t.expiry = expiry.Queue(0)
+	}
+	return t, nil
+}
+
+// table is the table of one task, which is not over a store yet.
+func (s KV[K, V]) table(r *codec.Registry) (*kvTable[K, V], error) {
 	keys, err := r.Inner[K]()
 	if err != nil {
 		return nil, fmt.Errorf("state: store %q: no codec for the key: %w", s.name, err)
@@ -142,17 +159,9 @@ func (s KV[K, V]) Open(store *Store, expiry *Timers, r *codec.Registry) (Opened,
 	}
 	t := &kvTable[K, V]{name: s.name, spec: s.spec, keys: keys, values: values, mutable: hasPointers(reflect.TypeFor[V]())}
 	cells := timedCodec[V]{values}
-	var c codec.Codec[timed[V]] = cells
+	t.cells = cells
 	if inner, ok := values.(codec.Schemed); ok {
-		c = schemedTimed[V]{cells, inner}
-	}
-	if store == nil {
-		t.Table = NewVolatileTable[timed[V]](c)
-	} else {
-		t.Table = NewTable[timed[V]](store, c)
-	}
-	if expiry != nil {
-		t.expiry = expiry.Queue(0)
+		t.cells = schemedTimed[V]{cells, inner}
 	}
 	return t, nil
 }
@@ -195,6 +204,7 @@ type kvTable[K, V any] struct {
 	spec    Spec
 	keys    codec.Codec[K]
 	values  codec.Codec[V]
+	cells   codec.Codec[timed[V]]
 	mutable bool        // a value may be changed through what Get returned
 	expiry  *TimerQueue // nil without a TTL
 	buf     []byte

@@ -132,8 +132,8 @@ type seriesTable[K, V any] struct {
 	expiry *TimerQueue // nil without a TTL; a key with entries that will go has a timer, at or before the first of them goes
 }
 
-// openSeries makes the table of one task.
-func openSeries[K, V any](name string, spec Spec, life lifetime[V], store *Store, expiry *Timers, r *codec.Registry) (Opened, error) {
+// seriesCodecs are the codecs of a store of series.
+func seriesCodecs[K, V any](name string, r *codec.Registry) (*codec.Registry, error) {
 	values, err := r.Inner[V]()
 	if err != nil {
 		return nil, fmt.Errorf("state: store %q: no codec for the value: %w", name, err)
@@ -150,10 +150,19 @@ func openSeries[K, V any](name string, spec Spec, life lifetime[V], store *Store
 	} else {
 		own.Use[series[V]](coded)
 	}
+	return &own, nil
+}
+
+// openSeries makes the table of one task.
+func openSeries[K, V any](name string, spec Spec, life lifetime[V], store *Store, expiry *Timers, r *codec.Registry) (Opened, error) {
+	own, err := seriesCodecs[K, V](name, r)
+	if err != nil {
+		return nil, err
+	}
 	t := &seriesTable[K, V]{life: life, ttl: spec.TTL.Milliseconds(), wall: spec.Wall}
 	kept := spec
 	kept.TTL = 0 // of entries, not of keys
-	kv, err := KV[K, series[V]]{name: name, spec: kept}.Open(store, nil, &own)
+	kv, err := KV[K, series[V]]{name: name, spec: kept}.Open(store, nil, own)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	mathbits "math/bits"
 	"slices"
@@ -56,6 +57,9 @@ func (t *Timers) Passed(m Mark) { t.table.Passed(m) }
 
 // SetBudget sets the memory above which timers leave it; see Table.SetBudget.
 func (t *Timers) SetBudget(bytes int64) { t.table.SetBudget(bytes) }
+
+// Image is what the timers are now; see Table.Image. AppendTimerKey makes the state key of one.
+func (t *Timers) Image(key []byte) (*Image, error) { return t.table.Image(key) }
 
 // Err is a fault met while the timers were opened.
 func (t *Timers) Err() error { return t.table.Err() }
@@ -218,8 +222,29 @@ const queueSize = 1
 
 // stateKey is the key of a timer in the table. It is valid until the next call.
 func (q *TimerQueue) stateKey(at int64, key []byte) []byte {
-	q.buf = AppendWindowKey(append(q.buf[:0], q.id), at, key)
+	q.buf = AppendTimerKey(q.buf[:0], q.id, at, key)
 	return q.buf
+}
+
+// AppendTimerKey appends the state key of the timer of key at an instant, in the queue of
+// that number.
+func AppendTimerKey(dst []byte, queue byte, at int64, key []byte) []byte {
+	return AppendWindowKey(append(dst, queue), at, key)
+}
+
+// SplitTimerKey is the inverse of AppendTimerKey; key is part of stateKey.
+func SplitTimerKey(stateKey []byte) (queue byte, at int64, key []byte, err error) {
+	if len(stateKey) < queueSize {
+		return 0, 0, nil, errors.New("state: a timer without a queue")
+	}
+	at, key, err = SplitWindowKey(stateKey[queueSize:])
+	return stateKey[0], at, key, err
+}
+
+// TimerHas tells whether the encoded value of a timer has a tag.
+func TimerHas(encoded []byte, tag uint8) (bool, error) {
+	tags, err := tagsCodec{}.Decode(encoded)
+	return tags&(1<<tag) != 0, err
 }
 
 // limit is how many timers front holds when it is filled.

@@ -140,7 +140,7 @@ func aggregate[K, V, A any](g *grouping[K, V], s *step, emit window.Emit, f fold
 	guards[K, V](s)
 	n.each, n.keeps = emit == window.OnUpdate, new(keeping)
 	kept, cells := s.keep("").ownKeys(), cellsOf[K, A](s, nil)
-	n.stored = storedCells(n, kept, codec.Codec[cell[A]](cells))
+	n.stored = storedCells(n.key, kept, codec.Codec[cell[A]](cells))
 	vanish := nilable[A]()
 	g.downs = append(g.downs, func(o *opening) engine.KeyedPort[V] {
 		r := openKept[K, V, A](o, n, kept, cells)

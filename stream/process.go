@@ -78,6 +78,7 @@ func (g Grouped[K, V]) Process[S, R any](p Processor[K, V, S, R], uses ...Used) 
 	}
 	if reflect.TypeFor[S]().Size() > 0 {
 		d.cells = cellsOf[K, S](s, nil)
+		s.cells = d.cells
 		d.state = s.keep("").ownKeys()
 	}
 	d.uses = s.use(uses)
@@ -319,6 +320,7 @@ func (s *step) use(all []Used) (u uses) {
 				}
 			}
 			u.stores = append(u.stores, used)
+			s.used = append(s.used, used)
 		case attachable:
 			switch from := x.stream(); {
 			case from.app != s.app:

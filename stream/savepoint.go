@@ -221,20 +221,18 @@ func (s *Savepoint) Positions() (all []SourcePosition) {
 	return all
 }
 
-// View gives a view of a table, which reads the state of the table's step in the savepoint.
-// The topology needs no more than that step under that name. All views of a savepoint read the
-// same; there are no subscriptions.
-func (s *Savepoint) View[K, V any](t Table[K, V]) *View[K, V] {
-	v := &View[K, V]{from: s, n: t.n}
-	app := t.n.step.app
-	if v.err = app.Validate(); v.err != nil {
+// View gives a view of a table, or of what a step keeps, which reads the state of the step in the
+// savepoint. The topology needs no more than that step under that name. All views of a savepoint
+// read the same; there are no subscriptions.
+func (s *Savepoint) View[K, V any](t Viewable[K, V]) *View[K, V] {
+	v := &View[K, V]{from: s, of: t.viewed()}
+	if v.err = v.of.step.app.Validate(); v.err == nil {
+		v.err = v.of.err
+	}
+	if v.err != nil {
 		return v
 	}
-	if t.n.stored == nil {
-		v.err = keepsNoRows(t.n.step)
-		return v
-	}
-	for _, d := range t.n.stored.decls {
+	for _, d := range v.of.stored.decls {
 		if v.err = s.readable(d); v.err != nil {
 			return v
 		}

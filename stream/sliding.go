@@ -14,7 +14,8 @@ import (
 // sliding is an aggregation by key and sliding window in one task.
 //
 // It keeps no aggregates but the records themselves, in piles of time as joins do, and a
-// timer for each window, which may turn out to hold nothing. A window is folded when it is
+// timer for each window, which may turn out to hold nothing, and which tells who reads the table
+// that the window is open. A window is folded when it is
 // emitted, in the order of event time: with one result per window that is no more
 // work than taking each record into all its windows, and does not depend on the order of arrival.
 type sliding[K, V, A any] struct {
@@ -26,7 +27,7 @@ type sliding[K, V, A any] struct {
 
 	piles  *state.WindowTable[pile[V]]
 	pileMs int64
-	timers *state.TimerQueue // of windows, by window start and key; none with onUpdate
+	timers *state.TimerQueue // of windows, by window start and key
 	w      int64             // watermark
 	emits  window.Emit
 	marked bool   // results are more than one, and marked
@@ -57,6 +58,7 @@ func aggregateSliding[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 	changed := keepChanged(s, w.emit, windowBytes)
 	s.checkToo(func() string { return checkMarked(w.emit, n.wantsOld()) })
 	key := w.g.key
+	n.stored = storedPiles[K, WK, V, A]{w.spec, pileMs, n.key, key, piles, timers, pileCodec[V]{value, l}, f}.stored()
 	w.g.keepValue = true
 	w.g.downs = append(w.g.downs, func(o *opening) engine.KeyedPort[V] {
 		a := &sliding[K, V, A]{t: o.task, step: s.id, spec: w.spec, key: key, fold: f, pileMs: pileMs, w: window.Unknown,
@@ -104,17 +106,18 @@ func (a *sliding[K, V, A]) push(m *engine.Meta, hash uint64, key []byte, v *V) {
 			p.add(piled[V]{time: t, value: value})
 		}
 	}
+	if err == nil {
+		err = a.set(a.spec.First(t), key)
+	}
+	if err == nil && t < window.EndOfTime {
+		err = a.set(t+1, key) // it holds nothing yet, perhaps
+	}
 	switch {
 	case err != nil:
 	case a.onUpdate:
 		err = a.update(t, hash, key)
-	default:
-		if err = a.set(a.spec.First(t), key); err == nil && t < window.EndOfTime {
-			err = a.set(t+1, key) // it holds nothing yet, perhaps
-		}
-		if err == nil && a.marked {
-			err = a.touch(t, hash, key)
-		}
+	case a.marked:
+		err = a.touch(t, hash, key)
 	}
 	a.t.Fail(a.step, err)
 }

@@ -25,6 +25,8 @@ type step struct {
 	group     cut            // set for a grouping
 	clock     *clockSettings // set for what makes watermarks
 	stores    []*storeDecl   // its state, each with a changelog
+	used      []usedStore    // stores of the program's
+	cells     any            // the codec of what it keeps of each key, where that can be read by itself
 	table     bool           // gives a table, which may be looked at from outside
 	needsKey  bool           // reads the key it is given
 	changeKey bool           // gives another key to what follows

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -28,8 +27,15 @@ type stored[K, V any] struct {
 	// sorted tells that walk ascends by the encoded key.
 	sorted bool
 
+	// anywhere tells that a row may be in any shard, and a key have one in several.
+	anywhere bool
+
 	// changed is what a change of a state key says; nil where that takes more to tell.
 	changed func(stateKey, encoded []byte, deleted bool) (storedRow[V], error)
+
+	// madeOf are the keys of rows, that are there or not, which are made of what a store has
+	// under a state key, as the stores are.
+	madeOf func(in stores, d *storeDecl, stateKey []byte) ([]K, error)
 }
 
 // stores are images of the stores of one shard.
@@ -60,13 +66,17 @@ func (b bounded[K]) has(key []byte) bool {
 }
 
 // storedCells is a table whose rows are cells in the store d.
-func storedCells[K, A any](n *tableNode[K, A], d *storeDecl, cells codec.Codec[cell[A]]) *stored[K, A] {
+func storedCells[K, A any](key codec.Codec[K], d *storeDecl, cells codec.Codec[cell[A]]) *stored[K, A] {
 	d.readBy(cells)
-	encode := func(k K) ([]byte, error) { return n.key.Append(nil, k) }
-	decode := func(encoded []byte) (row[A], error) {
+	return storedValues(key, d, func(encoded []byte) (row[A], error) {
 		c, err := cells.Decode(encoded)
 		return row[A]{c.value, c.time}, err
-	}
+	})
+}
+
+// storedValues is a table whose rows are the values in the store d, as decode reads them.
+func storedValues[K, A any](key codec.Codec[K], d *storeDecl, decode func(encoded []byte) (row[A], error)) *stored[K, A] {
+	encode := func(k K) ([]byte, error) { return key.Append(nil, k) }
 	return &stored[K, A]{
 		decls: []*storeDecl{d}, stateKey: encode, owner: encode, sorted: true,
 		get: func(in stores, k K) (r row[A], ok bool, err error) {
@@ -100,8 +110,12 @@ func storedCells[K, A any](n *tableNode[K, A], d *storeDecl, cells codec.Codec[c
 			r, err := decode(encoded)
 			return storedRow[A]{key: stateKey, row: r}, err
 		},
+		madeOf: func(_ stores, _ *storeDecl, stateKey []byte) ([]K, error) { return one(key.Decode(stateKey)) },
 	}
 }
+
+// one is the one key there is.
+func one[K any](k K, err error) ([]K, error) { return []K{k}, err }
 
 // storedWindows is a table of windows, which are cells in the window store d until they
 // close.
@@ -111,16 +125,12 @@ func storedWindows[K any, WK window.KeyOf[K], A any](n *tableNode[WK, A], key co
 		k := window.Key[K](wk)
 		return key.Append(state.AppendWindowKey(nil, k.Start.UnixMilli(), nil), k.Key)
 	}
+	keyOf := windowOf[K, WK](key, spec)
 	rowOf := func(stateKey, encoded []byte, gone bool) (r storedRow[A], err error) {
-		start, inner, err := state.SplitWindowKey(stateKey)
+		wk, err := keyOf(stateKey)
 		if err != nil {
 			return r, err
 		}
-		k, err := key.Decode(inner)
-		if err != nil {
-			return r, fmt.Errorf("decode key: %w", err)
-		}
-		wk := WK(window.Key[K]{Key: k, Start: time.UnixMilli(start).UTC(), End: time.UnixMilli(spec.End(start)).UTC()})
 		if r.key, err = n.key.Append(nil, wk); err != nil || gone {
 			r.gone = gone
 			return r, err
@@ -171,12 +181,45 @@ func storedWindows[K any, WK window.KeyOf[K], A any](n *tableNode[WK, A], key co
 			}
 		},
 		changed: rowOf,
+		madeOf:  func(_ stores, _ *storeDecl, stateKey []byte) ([]WK, error) { return one(keyOf(stateKey)) },
 	}
+}
+
+// windowOf makes the window of a key out of the state key that its start and the key make.
+func windowOf[K any, WK window.KeyOf[K]](key codec.Codec[K], spec window.Spec) func(stateKey []byte) (WK, error) {
+	return func(stateKey []byte) (wk WK, err error) {
+		start, inner, err := state.SplitWindowKey(stateKey)
+		if err != nil {
+			return wk, err
+		}
+		k, err := key.Decode(inner)
+		if err != nil {
+			return wk, fmt.Errorf("decode key: %w", err)
+		}
+		return WK(spanOf(k, start, spec.End(start))), nil
+	}
+}
+
+// spanOf is a key with its place in time, in ms.
+func spanOf[K any](k K, from, to int64) window.Key[K] {
+	return window.Key[K]{Key: k, Start: time.UnixMilli(from).UTC(), End: time.UnixMilli(to).UTC()}
 }
 
 // storedSessions is a table of sessions, which are in the store d by key until they close.
 func storedSessions[K any, WK window.KeyOf[K], A any](n *tableNode[WK, A], key codec.Codec[K], d *storeDecl, sessions codec.Codec[openSessions[A]]) *stored[WK, A] {
 	d.readBy(sessions)
+	return storedSeries[K](n.key, key, d, func(encoded []byte) (all []state.InTime[A], err error) {
+		s, err := sessions.Decode(encoded)
+		for _, o := range s.open {
+			all = append(all, state.InTime[A]{From: o.First, To: o.Last, Value: o.value})
+		}
+		return all, err
+	})
+}
+
+// storedSeries is a table of what the store d has by key, and within a key in time, as decode
+// reads it.
+func storedSeries[K any, WK window.KeyOf[K], A any](rowKey codec.Codec[WK], key codec.Codec[K], d *storeDecl, decode func(encoded []byte) ([]state.InTime[A], error)) *stored[WK, A] {
 	inner := func(wk WK) ([]byte, error) { return key.Append(nil, window.Key[K](wk).Key) }
 	return &stored[WK, A]{
 		decls: []*storeDecl{d}, stateKey: inner, owner: inner,
@@ -189,42 +232,56 @@ func storedSessions[K any, WK window.KeyOf[K], A any](n *tableNode[WK, A], key c
 			if err != nil || !ok {
 				return r, false, err
 			}
-			all, err := sessions.Decode(encoded)
+			all, err := decode(encoded)
 			k := window.Key[K](wk)
-			for _, s := range all.open {
-				if err == nil && s.First == k.Start.UnixMilli() && s.Last == k.End.UnixMilli() {
-					return row[A]{s.value, s.Last}, true, nil
+			for _, e := range all {
+				if err == nil && e.From == k.Start.UnixMilli() && e.To == k.End.UnixMilli() {
+					return row[A]{e.Value, e.To}, true, nil
 				}
 			}
 			return r, false, err
 		},
 		walk: func(in stores, within bounded[WK]) iter.Seq2[storedRow[A], error] {
 			return func(yield func(storedRow[A], error) bool) {
-				for e, err := range in[d].Range(nil, nil) {
-					var all openSessions[A]
+				for at, err := range in[d].Range(nil, nil) {
+					var all []state.InTime[A]
 					var k K
 					if err == nil {
-						all, err = sessions.Decode(e.Value)
+						all, err = decode(at.Value)
 					}
 					if err == nil {
-						k, err = key.Decode(e.Key)
+						k, err = key.Decode(at.Key)
 					}
 					if err != nil {
 						yield(storedRow[A]{}, err)
 						return
 					}
-					for _, s := range all.open {
-						wk := WK(window.Key[K]{Key: k, Start: time.UnixMilli(s.First).UTC(), End: time.UnixMilli(s.Last).UTC()})
-						encoded, err := n.key.Append(nil, wk)
+					for _, e := range all {
+						encoded, err := rowKey.Append(nil, WK(spanOf(k, e.From, e.To)))
 						if err == nil && !within.has(encoded) {
 							continue
 						}
-						if !yield(storedRow[A]{key: encoded, row: row[A]{s.value, s.Last}}, err) || err != nil {
+						if !yield(storedRow[A]{key: encoded, row: row[A]{e.Value, e.To}}, err) || err != nil {
 							return
 						}
 					}
 				}
 			}
+		},
+		madeOf: func(in stores, _ *storeDecl, stateKey []byte) (keys []WK, err error) {
+			encoded, ok, err := in[d].Get(stateKey)
+			if err != nil || !ok {
+				return nil, err
+			}
+			all, err := decode(encoded)
+			if err != nil {
+				return nil, err
+			}
+			k, err := key.Decode(stateKey)
+			for _, e := range all {
+				keys = append(keys, WK(spanOf(k, e.From, e.To)))
+			}
+			return keys, err
 		},
 	}
 }
@@ -248,7 +305,7 @@ func storedDerived[K, V, R any](from *tableNode[K, V], f func(K, V) (R, bool)) *
 		return made, ok, nil
 	}
 	s := &stored[K, R]{
-		decls: st.decls, stateKey: st.stateKey, owner: st.owner, sorted: st.sorted,
+		decls: st.decls, stateKey: st.stateKey, owner: st.owner, sorted: st.sorted, anywhere: st.anywhere, madeOf: st.madeOf,
 		get: func(in stores, k K) (made row[R], ok bool, err error) {
 			r, ok, err := st.get(in, k)
 			if err != nil || !ok {
@@ -285,80 +342,6 @@ func storedDerived[K, V, R any](from *tableNode[K, V], f func(K, V) (R, bool)) *
 		}
 	}
 	return s
-}
-
-// storedJoin is a table whose rows pair makes of those of two others with the same key.
-func storedJoin[K, V, V2, R any](left *tableNode[K, V], right *tableNode[K, V2], exists func(left, right bool) bool, pair func(*V, *V2) R) *stored[K, R] {
-	l, r := left.stored, right.stored
-	if l == nil || r == nil || !l.sorted || !r.sorted {
-		return nil
-	}
-	both := func(a *row[V], b *row[V2]) (made row[R], ok bool) {
-		if !exists(a != nil, b != nil) {
-			return made, false
-		}
-		var v *V
-		var v2 *V2
-		var timeA, timeB int64
-		if a != nil {
-			v, timeA = &a.value, a.time
-		}
-		if b != nil {
-			v2, timeB = &b.value, b.time
-		}
-		return row[R]{pair(v, v2), latest(timeA, a != nil, timeB, b != nil)}, true
-	}
-	return &stored[K, R]{
-		decls: append(append([]*storeDecl(nil), l.decls...), r.decls...), stateKey: l.stateKey, owner: l.owner, sorted: true,
-		get: func(in stores, k K) (made row[R], ok bool, err error) {
-			a, okA, errA := l.get(in, k)
-			b, okB, errB := r.get(in, k)
-			if err := errors.Join(errA, errB); err != nil {
-				return made, false, err
-			}
-			made, ok = both(ifAny(&a, okA), ifAny(&b, okB))
-			return made, ok, nil
-		},
-		walk: func(in stores, within bounded[K]) iter.Seq2[storedRow[R], error] {
-			return func(yield func(storedRow[R], error) bool) {
-				nextA, stopA := iter.Pull2(l.walk(in, within))
-				defer stopA()
-				nextB, stopB := iter.Pull2(r.walk(in, within))
-				defer stopB()
-				a, errA, okA := nextA()
-				b, errB, okB := nextB()
-				for okA || okB {
-					if err := errors.Join(errA, errB); err != nil {
-						yield(storedRow[R]{}, err)
-						return
-					}
-					order := 0
-					switch {
-					case !okB:
-						order = -1
-					case !okA:
-						order = 1
-					default:
-						order = bytes.Compare(a.key, b.key)
-					}
-					key := a.key
-					if order > 0 {
-						key = b.key
-					}
-					made, ok := both(ifAny(&a.row, order <= 0), ifAny(&b.row, order >= 0))
-					if ok && !yield(storedRow[R]{key: key, row: made}, nil) {
-						return
-					}
-					if order <= 0 {
-						a, errA, okA = nextA()
-					}
-					if order >= 0 {
-						b, errB, okB = nextB()
-					}
-				}
-			}
-		},
-	}
 }
 
 // readBy says with which codec the store's values are read.

@@ -3,7 +3,6 @@ package stream
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"sync"
@@ -26,18 +25,23 @@ type Subscription[K, V any] struct {
 	taken takenStores
 	at    []topic.LogPosition // where each changelog goes on
 	rows  bool                // there are images to read rows of
+	told  *told[K, V]         // set where a change does not tell by itself what becomes of rows
 }
 
 // Update is a change of a row.
 type Update[K, V any] struct {
 	Row[K, V]      // as it is now; of one that is gone the key alone
-	Deleted   bool // it is gone; of a Filter it may not have been there before
+	Deleted   bool // it is gone; of a Filter of rows it may not have been there before
 }
 
 // Subscribe begins a subscription to what is committed to the table; Latest makes no
-// difference. It must be closed. Where the table is made of others by a join, or of
-// sessions, changes cannot be told: subscribe to a table of its changes, made with
-// ToStream().ToTable().
+// difference. It must be closed.
+//
+// Of sessions, sliding windows, Suppress, joins on equal keys and values in time a change of what
+// is stored does not tell by itself what becomes of rows. A subscription to such a table has a
+// copy of all that the table is made of in memory, and gives the changes checkpoint by
+// checkpoint: at the end of each the rows are as the table was then. Where that is too
+// much, subscribe to a table of its changes, made with ToStream().ToTable().
 //
 // A subscription ends with its job. After a restart the program subscribes again, and is
 // given the rows anew.
@@ -49,17 +53,19 @@ func (v *View[K, V]) Subscribe(ctx context.Context) (*Subscription[K, V], error)
 	if !running {
 		return nil, v.wrap(errors.New("a savepoint does not change: subscribe to a table of a running job"))
 	}
-	if v.n.stored.changed == nil {
-		return nil, fmt.Errorf("stream: job %q: the changes of the table of step %q (%s) cannot be told from what is stored: "+
-			"make a table of them with ToStream().ToTable(), and subscribe to that", job.app.name, v.n.step.label(), v.n.step.line)
-	}
 	committed := *v
 	committed.latest = false
 	taken, err := committed.take(ctx, v.shards(), nil)
 	if err != nil {
 		return nil, v.wrap(err)
 	}
-	return &Subscription[K, V]{v: &committed, job: job, taken: taken, at: taken.ends, rows: true}, nil
+	s := &Subscription[K, V]{v: &committed, job: job, taken: taken, at: taken.ends, rows: true}
+	if v.of.stored.changed == nil {
+		if s.told, err = newTold(ctx, v.of, taken); err != nil {
+			return nil, errors.Join(v.wrap(err), taken.close())
+		}
+	}
+	return s, nil
 }
 
 // Checkpoint is the one the subscription begins with.
@@ -106,6 +112,10 @@ func (s *Subscription[K, V]) Changes(ctx context.Context) iter.Seq2[Update[K, V]
 		s.rows = false
 		if err := s.taken.close(); err != nil {
 			yield(Update[K, V]{}, s.v.wrap(err))
+			return
+		}
+		if s.told != nil {
+			s.tell(ctx, yield)
 			return
 		}
 		ctx, cancel := context.WithCancel(ctx)
@@ -224,7 +234,7 @@ func (s *Subscription[K, V]) await(ctx context.Context, r *topic.LogReader) (ove
 }
 
 func (s *Subscription[K, V]) decode(stateKey, encoded []byte, deleted bool) (u Update[K, V], err error) {
-	r, err := s.v.n.stored.changed(stateKey, encoded, deleted)
+	r, err := s.v.of.stored.changed(stateKey, encoded, deleted)
 	if err != nil {
 		return u, err
 	}

@@ -91,7 +91,7 @@ func joinOn[K, V, K2, V2, R any](t Table[K, V], other Table[K2, V2], kind string
 	value, l := layoutOf[K, V](middle, "rows by foreign key "+plainName(reflect.TypeFor[K2]())+", ")
 	d.rows = subscriptionCodec[V]{value, l}
 	kept, cells := s.keep("").ownKeys(), cellsOf[K, R](s, nil)
-	n.stored = storedCells(n, kept, codec.Codec[cell[R]](cells))
+	n.stored = storedCells(n.key, kept, codec.Codec[cell[R]](cells))
 	d.results = cells.value
 
 	t.n.read(always, func(o *opening) rowPort[K, V] {

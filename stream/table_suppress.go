@@ -72,7 +72,8 @@ func (t Table[K, V]) Suppress[_ lazily[V]](d time.Duration) Table[K, V] {
 // once; one that is as it was before, because it came and went, is passed over. Rows
 // that are due together come in order of that time, then key. What is held back is in a
 // store of its own: it may be more than fits into memory, and survives a restart with its
-// times. The end of a bounded run holds nothing back.
+// times. The end of a bounded run holds nothing back. A view sees rows as they were passed on;
+// of windows that are held back until they close it has none.
 func (t Table[K, V]) SuppressBy[_ lazily[V]](by Suppression) Table[K, V] {
 	s := t.derive("suppress", false)
 	n := newTable[K, V](s)
@@ -86,6 +87,7 @@ func (t Table[K, V]) SuppressBy[_ lazily[V]](by Suppression) Table[K, V] {
 	rows, due, values := s.keep(""), s.keep("due"), cellsOf[K, V](s, nil)
 	// The value of a row is in the codec of laidOut, what is around it in ours.
 	cells := heldCodec[V]{values}
+	n.stored = storedHeld(t.n, n, by, rows, cells)
 	t.n.read(always, func(o *opening) rowPort[K, V] {
 		rowStore, dueStore := o.openStore(rows), o.openStore(due)
 		if rowStore == nil || dueStore == nil {
@@ -104,6 +106,25 @@ func (t Table[K, V]) SuppressBy[_ lazily[V]](by Suppression) Table[K, V] {
 		return rowPort[K, V]{Change: b.change, Watermark: b.advance, Idle: b.out.Idle}
 	})
 	return Table[K, V]{n}
+}
+
+// storedHeld is the table as those behind a SuppressBy see it: what is held back they do not. Of
+// windows that are held back until they close there never is a row.
+func storedHeld[K, V any](from, n *tableNode[K, V], by Suppression, d *storeDecl, cells heldCodec[V]) *stored[K, V] {
+	if from.stored == nil || by.hold == 0 {
+		return nil
+	}
+	d.readBy(cells)
+	rows := storedValues(n.key, d, func(encoded []byte) (row[held[V]], error) {
+		h, err := cells.Decode(encoded)
+		return row[held[V]]{value: h}, err
+	})
+	return storedPairs(n.key.Decode, from.stored, rows, func(is *row[V], h *row[held[V]]) (row[V], bool) {
+		if h == nil {
+			return valueOf(is)
+		}
+		return row[V]{h.value.old, h.value.oldTime}, h.value.had
+	})
 }
 
 // held is a row that is held back.

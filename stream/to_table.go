@@ -34,7 +34,7 @@ func toTable[K, V any](s Stream[K, V], kind string) Table[K, V] {
 	n.settled = true // a row takes the place of the one before
 	n.keeps = new(keeping)
 	store, cells := st.keep("").ownKeys(), cellsOf[K, V](st, nil)
-	n.stored = storedCells(n, store, codec.Codec[cell[V]](cells))
+	n.stored = storedCells(n.key, store, codec.Codec[cell[V]](cells))
 	g.downs = append(g.downs, func(o *opening) engine.KeyedPort[V] {
 		r := openKept[K, V, V](o, n, store, cells)
 		if r == nil {

@@ -23,7 +23,7 @@ import (
 // bounded run does, gives a last one then, by key.
 //
 // Kept are the aggregate of each key with records, or of each key with Keep, and where the
-// trigger goes by time a timer for it.
+// trigger goes by time a timer for it. Stream.State of the result lets that be read.
 type Triggered[K, V any] struct {
 	g       *grouping[K, V]
 	trigger window.Trigger
@@ -75,6 +75,7 @@ func aggregateTriggered[K, V, A any](w Triggered[K, V], s *step, f fold[A, V]) S
 		timers = s.keep("timers").keysBehind(timerBytes)
 	}
 	value, l := layoutOf[K, A](s, "windows of a trigger, ")
+	s.cells = paneCodec[A]{value, l}
 	key := w.g.key
 	w.g.downs = append(w.g.downs, func(o *opening) engine.KeyedPort[V] {
 		a := &triggering[K, V, A]{t: o.task, step: s.id, trigger: w.trigger, key: key, w: window.Unknown, own: engine.Meta{Offset: -1}, down: out.open(o)}

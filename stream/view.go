@@ -30,12 +30,13 @@ import (
 // have the time of its last record.
 //
 // Tables that keep rows can be read, as those of topics, of aggregations and of joins on a
-// foreign key do, and Filter, Map and joins of such tables on equal keys, whose functions are
-// called by the reader then. Of others a reading returns an error that
-// says how to make one that can.
+// foreign key do, and Filter, Map, Suppress and joins of such tables on equal keys. What
+// Process and a Trigger keep is read as Stream.State, Stream.Store and Stream.StoreInTime. The
+// functions of Filter, Map, joins, and of aggregations in sliding windows, are called by the
+// reader. Of other tables a reading returns an error that says how to make one that can.
 type View[K, V any] struct {
 	from   tables
-	n      *tableNode[K, V]
+	of     viewed[K, V]
 	latest bool
 	err    error // why there is nothing to be read
 }
@@ -58,21 +59,15 @@ type Row[K, V any] struct {
 	Time  time.Time // of the record that made it, of an aggregate the highest of its records
 }
 
-// View gives a view of a table of the job's topology: of the same value that the job was
-// started from.
-func (j *Job) View[K, V any](t Table[K, V]) *View[K, V] {
-	v := &View[K, V]{from: j, n: t.n}
-	switch s := t.n.step; {
-	case s.app != j.app:
+// View gives a view of a table of the job's topology, or of what a step of it keeps: of the same
+// value that the job was started from.
+func (j *Job) View[K, V any](t Viewable[K, V]) *View[K, V] {
+	v := &View[K, V]{from: j, of: t.viewed()}
+	v.err = v.of.err
+	if s := v.of.step; s.app != j.app {
 		v.err = fmt.Errorf("stream: the table %q is declared by another topology than the one that job %q runs: start the job from the topology that has the table", s.label(), j.app.name)
-	case t.n.stored == nil:
-		v.err = keepsNoRows(s)
 	}
 	return v
-}
-
-func keepsNoRows(s *step) error {
-	return fmt.Errorf("stream: job %q: the table of step %q (%s) keeps no rows that can be read: make one of its changes that does, with ToStream().ToTable(), and read that", s.app.name, s.label(), s.line)
 }
 
 // Latest returns a view of all that the job has done so far, also what is not committed yet:
@@ -96,7 +91,7 @@ func (v *View[K, V]) Row(ctx context.Context, k K) (r Row[K, V], ok bool, err er
 	if v.err != nil {
 		return r, false, v.err
 	}
-	st := v.n.stored
+	st := v.of.stored
 	key, err := st.stateKey(k)
 	if err != nil {
 		return r, false, v.wrap(fmt.Errorf("encode key: %w", err))
@@ -134,8 +129,8 @@ func (v *View[K, V]) All(ctx context.Context) iter.Seq2[Row[K, V], error] {
 func (v *View[K, V]) Range(ctx context.Context, lo, hi K) iter.Seq2[Row[K, V], error] {
 	return v.rows(ctx, nil, func() (b bounded[K], err error) {
 		b.first, b.last = &lo, &hi
-		if b.lo, err = v.n.key.Append([]byte{}, lo); err == nil {
-			b.hi, err = v.n.key.Append([]byte{}, hi)
+		if b.lo, err = v.of.key.Append([]byte{}, lo); err == nil {
+			b.hi, err = v.of.key.Append([]byte{}, hi)
 		}
 		return b, err
 	})
@@ -145,7 +140,7 @@ func (v *View[K, V]) Range(ctx context.Context, lo, hi K) iter.Seq2[Row[K, V], e
 // begin with p. Of windows take Windows.
 func (v *View[K, V]) Prefix(ctx context.Context, p K) iter.Seq2[Row[K, V], error] {
 	return v.rows(ctx, nil, func() (b bounded[K], err error) {
-		if b.lo, err = v.n.key.Append([]byte{}, p); err == nil {
+		if b.lo, err = v.of.key.Append([]byte{}, p); err == nil {
 			b.hi = behind(b.lo)
 		}
 		return b, err
@@ -175,7 +170,7 @@ func Windows[K, V any](ctx context.Context, v *View[window.Key[K], V], k K, from
 		err := v.err
 		if err == nil {
 			if shards, err = v.shardsOf(lo); err == nil {
-				own, err = v.n.stored.owner(lo)
+				own, err = v.of.stored.owner(lo)
 			}
 		}
 		if err != nil {
@@ -184,15 +179,15 @@ func Windows[K, V any](ctx context.Context, v *View[window.Key[K], V], k K, from
 		}
 		rows := v.rows(ctx, shards, func() (b bounded[window.Key[K]], err error) {
 			b.first, b.last = &lo, &hi
-			if b.lo, err = v.n.key.Append([]byte{}, lo); err == nil {
-				b.hi, err = v.n.key.Append([]byte{}, hi)
+			if b.lo, err = v.of.key.Append([]byte{}, lo); err == nil {
+				b.hi, err = v.of.key.Append([]byte{}, hi)
 			}
 			return b, err
 		})
 		for r, err := range rows {
 			var of []byte
 			if err == nil {
-				of, err = v.n.stored.owner(r.Key)
+				of, err = v.of.stored.owner(r.Key)
 			}
 			if (err != nil || bytes.Equal(of, own)) && !yield(r, err) || err != nil {
 				return
@@ -243,7 +238,7 @@ func (v *View[K, V]) rows(ctx context.Context, shards []int, bounds func() (boun
 }
 
 func (v *View[K, V]) decode(r storedRow[V]) (Row[K, V], error) {
-	k, err := v.n.key.Decode(r.key)
+	k, err := v.of.key.Decode(r.key)
 	if err != nil {
 		return Row[K, V]{}, fmt.Errorf("decode key: %w", err)
 	}
@@ -252,7 +247,7 @@ func (v *View[K, V]) decode(r storedRow[V]) (Row[K, V], error) {
 
 // walk walks the rows of all shards taken, in one order where they have one.
 func (v *View[K, V]) walk(taken takenStores, within bounded[K]) iter.Seq2[storedRow[V], error] {
-	st := v.n.stored
+	st := v.of.stored
 	return func(yield func(storedRow[V], error) bool) {
 		if !st.sorted || len(taken.shards) == 1 {
 			for _, in := range taken.shards {
@@ -299,7 +294,7 @@ func (v *View[K, V]) walk(taken takenStores, within bounded[K]) iter.Seq2[stored
 
 // shards are all that the table has.
 func (v *View[K, V]) shards() (all []int) {
-	for shard := range v.from.shards(v.n.stored.decls[0]) {
+	for shard := range v.from.shards(v.of.stored.decls[0]) {
 		all = append(all, shard)
 	}
 	return all
@@ -308,10 +303,10 @@ func (v *View[K, V]) shards() (all []int) {
 // shardsOf are those where the row of k may be.
 func (v *View[K, V]) shardsOf(k K) ([]int, error) {
 	all := v.shards()
-	if len(all) == 1 || !spreads(v.n.step) {
+	if len(all) == 1 || v.of.stored.anywhere || !spreads(v.of.step) {
 		return all, nil
 	}
-	own, err := v.n.stored.owner(k)
+	own, err := v.of.stored.owner(k)
 	if err != nil {
 		return nil, fmt.Errorf("encode key: %w", err)
 	}
@@ -382,14 +377,14 @@ func (j *Job) why(err error) error {
 }
 
 func (v *View[K, V]) take(ctx context.Context, shards []int, key []byte) (takenStores, error) {
-	return v.from.take(ctx, v.n.stored.decls, shards, v.latest, key)
+	return v.from.take(ctx, v.of.stored.decls, shards, v.latest, key)
 }
 
 // wrap says what was read when err came.
 func (v *View[K, V]) wrap(err error) error {
 	err = v.from.why(err)
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("stream: read the table of step %q: the job did not answer in time: %w", v.n.step.label(), err)
+		return fmt.Errorf("stream: read the table of step %q: the job did not answer in time: %w", v.of.step.label(), err)
 	}
-	return fmt.Errorf("stream: read the table of step %q: %w", v.n.step.label(), err)
+	return fmt.Errorf("stream: read the table of step %q: %w", v.of.step.label(), err)
 }

@@ -196,18 +196,18 @@ func TestViewOfWindows(t *testing.T) {
 func TestViewSaysWhyNot(t *testing.T) {
 	ctx := context.Background()
 	in := topic.New[string, int]("in")
-	build := func() (*stream.Topology, stream.Table[string, int64], stream.Table[string, int64]) {
+	build := func() (*stream.Topology, stream.Table[string, int64], stream.Table[window.Key[string], int64]) {
 		app := stream.New("why").Checkpoint(checkpoint.Every(time.Hour))
-		counts := app.Stream(in).GroupByKey().Count()
-		return app, counts, counts.Suppress(time.Second)
+		grouped := app.Stream(in).GroupByKey()
+		return app, grouped.Count(), grouped.Window(window.Tumbling(time.Second)).Count().As("windows").SuppressBy(stream.HoldUntilClose())
 	}
-	app, counts, suppressed := build()
+	app, counts, final := build()
 	_, others, _ := build()
 	n := openNode(t, vfs.NewMem())
 	job := n.start(t, app)
 	_, _, err := job.View(others).Get(ctx, "a")
 	require.ErrorContains(t, err, "another topology")
-	_, _, err = job.View(suppressed).Get(ctx, "a")
+	_, _, err = job.View(final).Get(ctx, window.Key[string]{Key: "a"})
 	require.ErrorContains(t, err, "ToStream().ToTable()")
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
@@ -259,6 +259,7 @@ type transfers struct {
 	in      topic.Topic[string, int]
 	sums    stream.Table[string, int]
 	moves   stream.Table[string, int64]
+	twins   stream.Table[string, int64] // moves joined with its like: never negative
 	app     *stream.Topology
 	records int
 }
@@ -276,6 +277,12 @@ func newTransfers() *transfers {
 		return a - -v%97
 	}).As("sums")
 	tr.moves = both.Count().As("moves")
+	tr.twins = tr.moves.Join(both.Count().As("like"), func(a, b int64) int64 {
+		if a != b {
+			return -1 // of two checkpoints
+		}
+		return a
+	})
 	return tr
 }
 
@@ -314,9 +321,13 @@ func TestViewsAndSubscriptionsUnderLoad(t *testing.T) {
 		loading, cancel := context.WithCancel(ctx)
 		var load, subs sync.WaitGroup
 		load.Go(func() { tr.load(loading, t, n) })
-		folds := make([]map[string]int64, 3)
+		folds := make([]map[string]int64, 4)
 		for i := range folds {
-			sub, err := job.View(tr.moves).Subscribe(ctx)
+			table := tr.moves
+			if i%2 == 1 {
+				table = tr.twins
+			}
+			sub, err := job.View(table).Subscribe(ctx)
 			require.NoError(t, err)
 			folds[i] = foldUntilOver(t, sub, &subs)
 			sum, rows := 0, 0

@@ -229,8 +229,9 @@ func (d *Driver) Picture() stream.Picture {
 	return d.job.Picture()
 }
 
-// View is a view of a table of the topology, as Job.View gives it: of what is committed.
-func (d *Driver) View[K, V any](t stream.Table[K, V]) *stream.View[K, V] {
+// View is a view of a table of the topology, or of what a step keeps, as Job.View gives it: of
+// what is committed.
+func (d *Driver) View[K, V any](t stream.Viewable[K, V]) *stream.View[K, V] {
 	d.tb.Helper()
 	d.mustSettle()
 	return d.job.View(t)
@@ -238,7 +239,7 @@ func (d *Driver) View[K, V any](t stream.Table[K, V]) *stream.View[K, V] {
 
 // Get lets the pipeline work on everything sent so far and returns the row of k as it is
 // then, committed or not.
-func (d *Driver) Get[K, V any](t stream.Table[K, V], k K) (v V, ok bool) {
+func (d *Driver) Get[K, V any](t stream.Viewable[K, V], k K) (v V, ok bool) {
 	d.tb.Helper()
 	v, ok, err := d.View(t).Latest().Get(context.Background(), k)
 	if err != nil {

@@ -116,16 +116,9 @@ func (j *Job) Committed(ctx context.Context, changelogs []topic.TopicPartition) 
 		got, err := state.Images(ctx, sorted, func() []state.Mark {
 			j.mu.Lock()
 			defer j.mu.Unlock()
-			taken.ID, taken.Ends, taken.Reports = j.last.ID, make([]topic.LogPosition, len(stores)), maps.Clone(j.committedReports)
-			ends := make(map[topic.TopicPartition]topic.LogPosition)
-			for _, r := range taken.Reports {
-				for _, c := range r.Changelogs {
-					ends[c.Partition] = c.End
-				}
-			}
+			taken.ID, taken.Ends, taken.Reports = j.last.ID, j.endsLocked(changelogs), maps.Clone(j.committedReports)
 			marks := make([]state.Mark, len(stores))
 			for i, n := range order {
-				taken.Ends[n] = ends[changelogs[n]]
 				marks[i] = state.Mark{Attempt: taken.ID.Attempt, N: taken.ID.N, End: taken.Ends[n]}
 			}
 			return marks
@@ -139,6 +132,28 @@ func (j *Job) Committed(ctx context.Context, changelogs []topic.TopicPartition) 
 		}
 		return nil
 	})
+}
+
+// Ends are where changelogs are in the newest complete checkpoint, also when the job is over. newer is
+// closed when there is a newer one.
+func (j *Job) Ends(changelogs []topic.TopicPartition) (id checkpoint.ID, ends []topic.LogPosition, newer <-chan struct{}) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.last.ID, j.endsLocked(changelogs), j.advanced
+}
+
+func (j *Job) endsLocked(changelogs []topic.TopicPartition) []topic.LogPosition {
+	of := make(map[topic.TopicPartition]topic.LogPosition)
+	for _, r := range j.committedReports {
+		for _, c := range r.Changelogs {
+			of[c.Partition] = c.End
+		}
+	}
+	ends := make([]topic.LogPosition, len(changelogs))
+	for i, tp := range changelogs {
+		ends[i] = of[tp]
+	}
+	return ends
 }
 
 func compareChangelogs(a, b topic.TopicPartition) int {
