@@ -65,21 +65,32 @@ func (app *Topology) GlobalTable[K, V any](t topic.Topic[K, V]) GlobalTable[K, V
 // key that is nil, where K2 is a pointer or slice, has no row. A result has the time of the
 // record; a record without a value is skipped and counted.
 func (s Stream[K, V]) JoinGlobal[K2, V2, R any](g GlobalTable[K2, V2], on func(V) K2, f func(V, V2) R) Stream[K, R] {
-	return joinGlobal(s, g.g, "join global", on, f == nil, false, func(v *V, v2 *V2) R { return f(*v, *v2) })
+	return joinGlobal(s, g.g, "join global", on == nil || f == nil, false, func(_ K, v V) K2 { return on(v) }, func(_ K, v V, v2 V2, _ bool) R { return f(v, v2) })
+}
+
+// JoinGlobalKV is JoinGlobal with functions that get the key of the record, too.
+func (s Stream[K, V]) JoinGlobalKV[K2, V2, R any](g GlobalTable[K2, V2], on func(K, V) K2, f func(K, V, V2) R) Stream[K, R] {
+	out := joinGlobal(s, g.g, "join global", on == nil || f == nil, false, on, func(k K, v V, v2 V2, _ bool) R { return f(k, v, v2) })
+	out.n.step.needsKey = true
+	return out
 }
 
 // LeftJoinGlobal is JoinGlobal with a result for every record: ok tells whether there is a row;
 // v2 is the zero value where there is none.
 func (s Stream[K, V]) LeftJoinGlobal[K2, V2, R any](g GlobalTable[K2, V2], on func(V) K2, f func(v V, v2 V2, ok bool) R) Stream[K, R] {
-	return joinGlobal(s, g.g, "left join global", on, f == nil, true, func(v *V, v2 *V2) R {
-		right, ok := valueOf(v2)
-		return f(*v, right, ok)
-	})
+	return joinGlobal(s, g.g, "left join global", on == nil || f == nil, true, func(_ K, v V) K2 { return on(v) }, func(_ K, v V, v2 V2, ok bool) R { return f(v, v2, ok) })
 }
 
-func joinGlobal[K, V, K2, V2, R any](s Stream[K, V], g *globalTable[K2, V2], kind string, on func(V) K2, missing, left bool, pair func(*V, *V2) R) Stream[K, R] {
+// LeftJoinGlobalKV is LeftJoinGlobal with functions that get the key of the record, too.
+func (s Stream[K, V]) LeftJoinGlobalKV[K2, V2, R any](g GlobalTable[K2, V2], on func(K, V) K2, f func(k K, v V, v2 V2, ok bool) R) Stream[K, R] {
+	out := joinGlobal(s, g.g, "left join global", on == nil || f == nil, true, on, f)
+	out.n.step.needsKey = true
+	return out
+}
+
+func joinGlobal[K, V, K2, V2, R any](s Stream[K, V], g *globalTable[K2, V2], kind string, missing, left bool, on func(K, V) K2, pair func(K, V, V2, bool) R) Stream[K, R] {
 	out := &node[K, R]{step: s.n.step.app.declare(kind, s.n.step)}
-	requireFunc(out.step, missing || on == nil)
+	requireFunc(out.step, missing)
 	if g.step.app != s.n.step.app {
 		out.step.fault("joins a global table of another topology; build both on one")
 	}
@@ -97,7 +108,7 @@ func joinGlobal[K, V, K2, V2, R any](s Stream[K, V], g *globalTable[K2, V2], kin
 			}
 			t.Running = id
 			var found *V2
-			if key := on(*v); !mayBeNil || !isNil(&key) {
+			if key := on(k, *v); !mayBeNil || !isNil(&key) {
 				var err error
 				if found, err = rows.get(key); err != nil {
 					t.Fail(id, err)
@@ -107,7 +118,8 @@ func joinGlobal[K, V, K2, V2, R any](s Stream[K, V], g *globalTable[K2, V2], kin
 			if found == nil && !left {
 				return
 			}
-			made = pair(v, found)
+			right, ok := valueOf(found)
+			made = pair(k, *v, right, ok)
 			down.Push(m, k, &made)
 		}}
 	})

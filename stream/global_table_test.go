@@ -209,3 +209,40 @@ func TestGlobalTableFaults(t *testing.T) {
 		require.EqualValues(t, 1, d.Status().Tasks[0].Skipped)
 	}
 }
+
+// The functions of the KV variants of joins by another key get the key.
+func TestJoinsByAnotherKeyGetTheKey(t *testing.T) {
+	in, rows := topic.New[string, int]("in").Partitions(2), topic.New[string, string]("rows").Partitions(2)
+	inner, left := topic.New[string, string]("inner"), topic.New[string, string]("left")
+	app := stream.New("kv")
+	on := func(k string, v int) string { return fmt.Sprint(k, v) }
+	both := func(k string, v int, row string) string { return fmt.Sprint(k, "/", v, "/", row) }
+	any := func(k string, v int, row string, ok bool) string { return fmt.Sprint(k, "/", v, "/", row, ok) }
+	table, right := app.Table(in), app.Table(rows)
+	s, global := app.Stream(in), app.GlobalTable(rows)
+	s.JoinGlobalKV(global, on, both).To(inner)
+	s.LeftJoinGlobalKV(global, on, any).To(left)
+	byKey, leftByKey := table.JoinOnKV(right, on, both).As("by-key"), table.LeftJoinOnKV(right, on, any).As("left-by-key")
+	d := streamtest.New(t, app)
+	d.Input(rows).Send("a1", "A")
+	d.Checkpoint()
+	d.Input(in).SendAt(at(1), "a", 1)
+	d.Input(in).SendAt(at(2), "b", 1)
+	d.Checkpoint()
+	require.Equal(t, []string{"a/1/A"}, values(d.Output(inner).Records()))
+	require.ElementsMatch(t, []string{"a/1/Atrue", "b/1/false"}, values(d.Output(left).Records()))
+	texts := func(table stream.Table[string, string]) (all []string) {
+		for r, err := range d.View(table).All(t.Context()) {
+			require.NoError(t, err)
+			all = append(all, r.Key+"="+r.Value)
+		}
+		return all
+	}
+	require.Equal(t, []string{"a=a/1/A"}, texts(byKey))
+	require.Equal(t, []string{"a=a/1/Atrue", "b=b/1/false"}, texts(leftByKey))
+	d.Input(rows).Send("b1", "B")
+	d.Input(in).SendAt(at(3), "a", 2)
+	d.Checkpoint()
+	require.Equal(t, []string{"b=b/1/B"}, texts(byKey))
+	require.Equal(t, []string{"a=a/2/false", "b=b/1/Btrue"}, texts(leftByKey))
+}

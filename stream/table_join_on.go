@@ -23,15 +23,36 @@ import (
 // A table cannot be joined so with itself, or with what is made of it without a shuffle: join a copy
 // of it, made by ToStream().KeyByKV(func(k K, _ V) K { return k }).ToTable().
 func (t Table[K, V]) JoinOn[K2, V2, R any](other Table[K2, V2], on func(V) K2, f func(V, V2) R) Table[K, R] {
-	return joinOn(t, other, "join on", on, f == nil, false, func(v *V, v2 *V2) R { return f(*v, *v2) })
+	return joinOn(t, other, "join on", on == nil, f == nil, false, func(_ K, v V) K2 { return on(v) },
+		func(_ []byte, v V, v2 V2, _ bool) (R, error) { return f(v, v2), nil })
+}
+
+// JoinOnKV is JoinOn with functions that get the key of the row of t, too.
+func (t Table[K, V]) JoinOnKV[K2, V2, R any](other Table[K2, V2], on func(K, V) K2, f func(K, V, V2) R) Table[K, R] {
+	return joinOn(t, other, "join on", on == nil, f == nil, false, on, func(key []byte, v V, v2 V2, _ bool) (made R, err error) {
+		k, err := t.n.key.Decode(key)
+		if err != nil {
+			return made, fmt.Errorf("decode key: %w", err)
+		}
+		return f(k, v, v2), nil
+	})
 }
 
 // LeftJoinOn is JoinOn with a row for every row of t. ok tells whether other has the foreign
 // key; v2 is the zero value where it has not.
 func (t Table[K, V]) LeftJoinOn[K2, V2, R any](other Table[K2, V2], on func(V) K2, f func(v V, v2 V2, ok bool) R) Table[K, R] {
-	return joinOn(t, other, "left join on", on, f == nil, true, func(v *V, v2 *V2) R {
-		right, ok := valueOf(v2)
-		return f(*v, right, ok)
+	return joinOn(t, other, "left join on", on == nil, f == nil, true, func(_ K, v V) K2 { return on(v) },
+		func(_ []byte, v V, v2 V2, ok bool) (R, error) { return f(v, v2, ok), nil })
+}
+
+// LeftJoinOnKV is LeftJoinOn with functions that get the key of the row of t, too.
+func (t Table[K, V]) LeftJoinOnKV[K2, V2, R any](other Table[K2, V2], on func(K, V) K2, f func(k K, v V, v2 V2, ok bool) R) Table[K, R] {
+	return joinOn(t, other, "left join on", on == nil, f == nil, true, on, func(key []byte, v V, v2 V2, ok bool) (made R, err error) {
+		k, err := t.n.key.Decode(key)
+		if err != nil {
+			return made, fmt.Errorf("decode key: %w", err)
+		}
+		return f(k, v, v2, ok), nil
 	})
 }
 
@@ -66,10 +87,14 @@ type answer[R any] struct {
 	has     bool
 }
 
-// joinOn is a join on a foreign key. pair gets nil for a right row that is not there, in a left
-// join.
-func joinOn[K, V, K2, V2, R any](t Table[K, V], other Table[K2, V2], kind string, on func(V) K2, missing, left bool, pair func(*V, *V2) R) Table[K, R] {
-	by := t.derive("foreign key", on == nil)
+// pairing makes the result of a left row, by its encoded key, and the right one, where ok; else that
+// is the zero value.
+type pairing[V, V2, R any] func(key []byte, v V, v2 V2, ok bool) (R, error)
+
+// joinOn is a join on a foreign key. pair gets the encoded key of the left row, and is told
+// whether there is a right one, as there always is unless it is a left join.
+func joinOn[K, V, K2, V2, R any](t Table[K, V], other Table[K2, V2], kind string, noKey, missing, left bool, on func(K, V) K2, pair pairing[V, V2, R]) Table[K, R] {
+	by := t.derive("foreign key", noKey)
 	by.changeKey = true
 	requests := newGrouping[K2, request[V]](by, false)
 	requests.keepValue = true
@@ -144,7 +169,7 @@ func joinOn[K, V, K2, V2, R any](t Table[K, V], other Table[K2, V2], kind string
 }
 
 // openAsking opens the side of the left table in one task.
-func openAsking[K, V, K2 any](o *opening, step int, requests *grouping[K2, request[V]], keys codec.Codec[K], value codec.Codec[V], on func(V) K2) rowPort[K, V] {
+func openAsking[K, V, K2 any](o *opening, step int, requests *grouping[K2, request[V]], keys codec.Codec[K], value codec.Codec[V], on func(K, V) K2) rowPort[K, V] {
 	t, way, values := o.task, requests.enter(o), newCloner(value)
 	attempt, number := t.Attempt(), int64(0)
 	mayBeNil := nilable[K2]()
@@ -152,13 +177,13 @@ func openAsking[K, V, K2 any](o *opening, step int, requests *grouping[K2, reque
 	var was, is []byte // foreign keys
 	var r request[V]   // scratch: it escapes to what follows
 	// foreign gives the foreign key of a row; ok is false where it has none.
-	foreign := func(key []byte, v *V) (_ []byte, ok bool) {
+	foreign := func(key []byte, k K, v *V) (_ []byte, ok bool) {
 		t.Running = step
-		k := on(*v)
-		if mayBeNil && isNil(&k) {
+		k2 := on(k, *v)
+		if mayBeNil && isNil(&k2) {
 			return key, false
 		}
-		key, err := requests.key.Append(key[:0], k)
+		key, err := requests.key.Append(key[:0], k2)
 		if err != nil {
 			t.Fail(step, fmt.Errorf("encode foreign key: %w", err))
 		}
@@ -173,11 +198,11 @@ func openAsking[K, V, K2 any](o *opening, step int, requests *grouping[K2, reque
 		}
 		var had, has bool // foreign keys
 		if c.had {
-			was, had = foreign(was, c.old)
+			was, had = foreign(was, k, c.old)
 		}
 		none := request[V]{key: key, version: version{attempt, number}}
 		if r = none; c.new != nil {
-			is, has = foreign(is, c.new)
+			is, has = foreign(is, k, c.new)
 			if r.row, err = values.clone(c.new); err != nil { // another task gets it
 				t.Fail(step, fmt.Errorf("copy a row: %w", err))
 			}
@@ -233,7 +258,7 @@ type subscriptionsDecl[V, V2, R any] struct {
 	rows    subscriptionCodec[V]
 	results codec.Codec[R]
 	left    bool
-	pair    func(*V, *V2) R
+	pair    pairing[V, V2, R]
 }
 
 // subscribing is the middle of a join on a foreign key, in one task: left rows by their
@@ -242,7 +267,7 @@ type subscribing[V, V2, R any] struct {
 	t     *engine.Task
 	step  int
 	left  bool
-	pair  func(*V, *V2) R
+	pair  pairing[V, V2, R]
 	right func(key []byte) (row[V2], bool, error)
 	subs  *subscriptions[V]
 	way   way[answer[R]]
@@ -311,7 +336,11 @@ func (b *subscribing[V, V2, R]) match(at int64, key []byte, s *subscription[V], 
 		return
 	}
 	b.t.Running = b.step
-	made := b.pair(&s.row, ifAny(&r.value, ok))
+	made, err := b.pair(key, s.row, r.value, ok)
+	if err != nil {
+		b.t.Fail(b.step, err)
+		return
+	}
 	b.answer(latest(s.time, true, r.time, ok), key, s.version, &made)
 }
 
