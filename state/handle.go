@@ -24,6 +24,9 @@ type Call interface {
 	// Err is the first failure.
 	Err() error
 
+	// Key is the encoded key of the step that the call is for, valid during the call.
+	Key() []byte
+
 	// Instant is how far time has come, in ms: the wall clock, or the further of event time
 	// of the call and watermark.
 	Instant(wall bool) int64
@@ -69,6 +72,7 @@ type Spec struct {
 	Wall        bool          // TTL goes by the wall clock
 	NoChangelog bool
 	Backend     Backend // nil is the node's
+	Owner       *Owner  // nil where any call may touch any entry
 	fault       string
 }
 

@@ -16,7 +16,8 @@ import (
 //
 // Each task of the step has a store of its own. What the calls of one task put is what
 // the calls of that task find, whatever the key of their records: keys of the store are the
-// program's. Records of one group are always in one task.
+// program's. Records of one group are always in one task. Keyed and KeyedBy say that each entry
+// belongs to one key of the step; then the step can go on in another number of tasks, too.
 //
 // Methods return no errors. The first failure is kept in the context, later ones do
 // nothing, and the call's effects are dropped when it returns.
@@ -55,6 +56,26 @@ func (s KV[K, V]) On(b Backend) KV[K, V] {
 // rollback, begin with an empty one. For what may be forgotten, such as a cache.
 func (s KV[K, V]) NoChangelog() KV[K, V] {
 	s.spec.NoChangelog = true
+	return s
+}
+
+// Keyed says that the keys of the store are those of the step, as Context.Key gives them: a call
+// that touches an entry of another one fails. When the step gets another number of tasks
+// (stream.Topology.Tasks), entries move with their key; a store that is not keyed cannot
+// move.
+func (s KV[K, V]) Keyed() KV[K, V] {
+	s.spec.Owner = itself[K]()
+	return s
+}
+
+// KeyedBy is Keyed where of tells to which key of the step a key of the store belongs, as the user of a
+// (user, item). It must be a function of its argument.
+func (s KV[K, V]) KeyedBy[O any](of func(K) O) KV[K, V] {
+	if s.spec.Owner = nil; of == nil {
+		s.spec.fault = "KeyedBy needs a function, not nil"
+		return s
+	}
+	s.spec.Owner = ownedBy(of)
 	return s
 }
 
@@ -144,6 +165,11 @@ func (s KV[K, V]) Open(store *Store, expiry *Timers, r *codec.Registry) (Opened,
 	if expiry != nil {
 		t.expiry = expiry.Queue(0)
 	}
+	if s.spec.Owner != nil {
+		if t.owner, err = s.spec.Owner.Open(r); err != nil {
+			return nil, fmt.Errorf("state: store %q: %w", s.name, err)
+		}
+	}
 	return t, nil
 }
 
@@ -202,6 +228,7 @@ type kvTable[K, V any] struct {
 	*Table[timed[V]]
 	name    string
 	spec    Spec
+	owner   func(key []byte) ([]byte, error) // nil where any call may touch any entry
 	keys    codec.Codec[K]
 	values  codec.Codec[V]
 	cells   codec.Codec[timed[V]]
@@ -220,7 +247,7 @@ func (t *kvTable[K, V]) encode(in Call, k K) (key []byte, hash uint64, ok bool) 
 		t.fail(in, "encode a key", err)
 		return nil, 0, false
 	}
-	return t.buf, Hash(t.buf), true
+	return t.buf, Hash(t.buf), t.owned(in, t.buf)
 }
 
 // over tells whether a value that was put at the given time has had its time.

@@ -13,6 +13,7 @@ import (
 type fakeCall struct {
 	stores map[string]Opened
 	now    int64
+	key    []byte
 	err    error
 }
 
@@ -20,6 +21,7 @@ func (c *fakeCall) Scope() Call               { return c }
 func (c *fakeCall) Opened(name string) Opened { return c.stores[name] }
 func (c *fakeCall) Fail(err error)            { c.err = err }
 func (c *fakeCall) Err() error                { return c.err }
+func (c *fakeCall) Key() []byte               { return c.key }
 func (c *fakeCall) Instant(bool) int64        { return c.now }
 func (c *fakeCall) Undo(func())               { panic("nobody asked for it") }
 func (c *fakeCall) Undoes() bool              { return false }

@@ -161,12 +161,18 @@ func openSeries[K, V any](name string, spec Spec, life lifetime[V], store *Store
 	}
 	t := &seriesTable[K, V]{life: life, ttl: spec.TTL.Milliseconds(), wall: spec.Wall}
 	kept := spec
-	kept.TTL = 0 // of entries, not of keys
+	kept.TTL = 0     // of entries, not of keys
+	kept.Owner = nil // own does not have its codec
 	kv, err := KV[K, series[V]]{name: name, spec: kept}.Open(store, nil, own)
 	if err != nil {
 		return nil, err
 	}
 	t.kvTable = kv.(*kvTable[K, series[V]])
+	if spec.Owner != nil {
+		if t.owner, err = spec.Owner.Open(r); err != nil {
+			return nil, fmt.Errorf("state: store %q: %w", name, err)
+		}
+	}
 	if expiry != nil {
 		t.expiry = expiry.Queue(0)
 	}

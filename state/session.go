@@ -46,6 +46,22 @@ func (s Session[K, V]) NoChangelog() Session[K, V] {
 	return s
 }
 
+// Keyed says that the keys of the store are those of the step; see KV.Keyed.
+func (s Session[K, V]) Keyed() Session[K, V] {
+	s.spec.Owner = itself[K]()
+	return s
+}
+
+// KeyedBy says to which key of the step a key of the store belongs; see KV.KeyedBy.
+func (s Session[K, V]) KeyedBy[O any](of func(K) O) Session[K, V] {
+	if s.spec.Owner = nil; of == nil {
+		s.spec.fault = "KeyedBy needs a function, not nil"
+		return s
+	}
+	s.spec.Owner = ownedBy(of)
+	return s
+}
+
 // Name is the name given to NewSession.
 func (s Session[K, V]) Name() string { return s.name }
 

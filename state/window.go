@@ -45,6 +45,22 @@ func (s Window[K, V]) NoChangelog() Window[K, V] {
 	return s
 }
 
+// Keyed says that the keys of the store are those of the step; see KV.Keyed.
+func (s Window[K, V]) Keyed() Window[K, V] {
+	s.spec.Owner = itself[K]()
+	return s
+}
+
+// KeyedBy says to which key of the step a key of the store belongs; see KV.KeyedBy.
+func (s Window[K, V]) KeyedBy[O any](of func(K) O) Window[K, V] {
+	if s.spec.Owner = nil; of == nil {
+		s.spec.fault = "KeyedBy needs a function, not nil"
+		return s
+	}
+	s.spec.Owner = ownedBy(of)
+	return s
+}
+
 // Name is the name given to NewWindow.
 func (s Window[K, V]) Name() string { return s.name }
 

@@ -99,7 +99,9 @@ func (s Stream[K, V]) MapAsync[R any](how Async, f func(context.Context, V) (R, 
 		st.fault(fmt.Sprintf("no codec for the key: %v", err))
 	}
 	value, l := layoutOf[K, V](st, "records on their way, ")
-	d := &asyncDecl[K, V, R]{step: st, out: out, how: how, f: f, key: key, records: asyncCodec[V]{value, l}, store: st.keep("")}
+	store := st.keep("").keysBehind(windowBytes)
+	store.numbered, store.anyTask = true, how.Unordered
+	d := &asyncDecl[K, V, R]{step: st, out: out, how: how, f: f, key: key, records: asyncCodec[V]{value, l}, store: store}
 	connect(s.n, st, d.open)
 	return Stream[K, R]{out}
 }
@@ -163,7 +165,7 @@ func (d *asyncDecl[K, V, R]) open(o *opening) port[K, V] {
 	a.guard = openGuard[K, V](o, d.step)
 	o.task.OnBarrier(a.barrier)
 	in := port[K, V]{Push: a.push, Watermark: a.watermark, Idle: a.becomeIdle}
-	a.t.AddClock("calls of "+d.step.name, a.save, a.load, a.resume)
+	a.t.AddClock(engine.CallsOf+d.step.name, a.save, a.load, a.resume)
 	if err := a.restore(); err != nil {
 		o.fail(fmt.Errorf("step %q: what was on its way: %w", d.step.name, err))
 	}
@@ -371,7 +373,7 @@ func (a *mapping[K, V, R]) record(c *asyncCall[K, V, R]) asyncRecord[V] {
 // restore takes up what was on its way at the checkpoint the attempt starts from.
 func (a *mapping[K, V, R]) restore() error {
 	var wrong error
-	before := int64(window.Unknown)
+	var all []restoredCall[*asyncCall[K, V, R]]
 	err := a.table.Scan(nil, nil, func(stored []byte, r *asyncRecord[V]) bool {
 		n, key, err := state.SplitWindowKey(stored)
 		if err != nil {
@@ -389,14 +391,14 @@ func (a *mapping[K, V, R]) restore() error {
 				return false
 			}
 		}
-		if r.w != before {
-			a.order.markBefore(n, r.w, false)
-			before = r.w
-		}
-		a.begin(a.order.restore(n, orderKey(r.noKey, key), c))
+		all = append(all, restoredCall[*asyncCall[K, V, R]]{n, r.w, orderKey(r.noKey, key), c})
 		return true
 	})
-	return errors.Join(wrong, err)
+	if err = errors.Join(wrong, err); err != nil {
+		return err
+	}
+	a.order.restoreAll(all, a.begin)
+	return nil
 }
 
 // save, load and resume keep the watermark that has gone on, as part of the checkpoint.

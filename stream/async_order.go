@@ -66,6 +66,31 @@ func (o *asyncOrder[E]) restore(n int64, key string, item E) *pendingCall[E] {
 	return c
 }
 
+// restoredCall is a record that was pending at a checkpoint.
+type restoredCall[E any] struct {
+	n    int64
+	w    int64 // watermark of the input when it came
+	key  string
+	item E
+}
+
+// restoreAll takes up what was pending, by number, and calls begin for each. Records of several
+// tasks may have come together: the watermark in front of one is that of it or of any behind
+// it, the lowest, so that none is overtaken.
+func (o *asyncOrder[E]) restoreAll(all []restoredCall[E], begin func(*pendingCall[E])) {
+	for i := len(all) - 2; i >= 0; i-- {
+		all[i].w = min(all[i].w, all[i+1].w)
+	}
+	before := window.Unknown
+	for _, c := range all {
+		if c.w != before {
+			o.markBefore(c.n, c.w, false)
+			before = c.w
+		}
+		begin(o.restore(c.n, c.key, c.item))
+	}
+}
+
 // finish says that the call of c is over. What may go on now does, by calls of emit: c
 // unless it is held, and those that it held.
 func (o *asyncOrder[E]) finish(c *pendingCall[E], emit func(E)) {

@@ -118,6 +118,7 @@ func (b Broadcast[K, V]) attach(s *step) (open func(o *opening) any) {
 		by.fault(fmt.Sprintf("no codec for the key: %v", err))
 	}
 	kept, cells := s.keep(b.name), cellsOf[K, V](s, nil)
+	kept.everywhere = true
 	connect(b.n, by, func(o *opening) port[K, V] {
 		t, sender := o.task, o.run.exchange(by).(*engine.Exchange[V]).OpenSender(o.task, o.run.sender(by, o.task))
 		buf := make([]byte, 0, 64)

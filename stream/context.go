@@ -70,6 +70,7 @@ type storeCall struct{ *scope }
 func (c storeCall) Opened(name string) state.Opened { return c.stores[name] }
 func (c storeCall) Fail(err error)                  { c.fail(err) }
 func (c storeCall) Err() error                      { return c.err }
+func (c storeCall) Key() []byte                     { return c.encoded }
 func (c storeCall) Undo(f func())                   { c.undo(f) }
 func (c storeCall) Undoes() bool                    { return c.deferring }
 

@@ -67,7 +67,9 @@ func keepChanged(s *step, e window.Emit, before int) *storeDecl {
 	if !e.Ticks() {
 		return nil
 	}
-	return s.keep("changed").keysBehind(timerBytes + before)
+	d := s.keep("changed").keysBehind(timerBytes + before)
+	d.together = true
+	return d
 }
 
 // ticks remembers what has changed since its last result, until the clock on the wall

@@ -66,13 +66,14 @@ func (t Table[K, V]) As(name string, how ...Materialize) Table[K, V] {
 		if m.wall > 0 {
 			t.n.keeps.wall = m.wall
 			if t.n.keeps.wallDue == nil {
-				t.n.keeps.wallDue, t.n.keeps.renewed = s.keep("wall-expiry"), s.keep("renewed")
+				t.n.keeps.wallDue, t.n.keeps.renewed = s.keep("wall-expiry").keysBehind(timerBytes), s.keep("renewed").ownKeys()
 			}
 		}
 		if m.history > 0 {
 			t.n.keeps.history = m.history
 			if t.n.keeps.past == nil {
-				t.n.keeps.past, t.n.keeps.pastDue = s.keep("past"), s.keep("past-due")
+				t.n.keeps.past = s.keep("past").ownedBy(pastOwner)
+				t.n.keeps.pastDue = s.keep("past-due").timersOf(t.n.keeps.past)
 			}
 		}
 	}

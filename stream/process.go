@@ -81,7 +81,7 @@ func (g Grouped[K, V]) Process[S, R any](p Processor[K, V, S, R], uses ...Used) 
 		s.cells = d.cells
 		d.state = s.keep("").ownKeys()
 	}
-	d.uses = s.use(uses)
+	d.uses = s.use(reflect.TypeFor[K](), uses)
 	g.g.downs = append(g.g.downs, d.open)
 	return Stream[K, R]{out}
 }
@@ -284,8 +284,8 @@ type openable interface {
 	openSide(o *opening) (opened any, time port[struct{}, struct{}])
 }
 
-// use declares what the step uses.
-func (s *step) use(all []Used) (u uses) {
+// use declares what the step, with keys of that type, uses.
+func (s *step) use(key reflect.Type, all []Used) (u uses) {
 	u.step = s
 	seen := make(map[string]bool)
 	// keeps checks the name of a store that the step has under it.
@@ -311,12 +311,16 @@ func (s *step) use(all []Used) (u uses) {
 				s.fault(fmt.Sprintf("store %q: %s", name, problem))
 			}
 			keeps(name)
+			if spec.Owner != nil && spec.Owner.Type() != key {
+				s.fault(fmt.Sprintf("store %q is keyed by %v, and the step by %v: give Keyed or KeyedBy the key of the step", name, spec.Owner.Type(), key))
+			}
 			used := usedStore{handle: x}
 			if !spec.NoChangelog {
 				used.kept = s.keep(name)
 				used.kept.backend = spec.Backend
+				used.kept.ownedAs(spec.Owner)
 				if spec.TTL > 0 {
-					used.expiring = s.keep(name + "-expiry")
+					used.expiring = s.keep(name + "-expiry").timersOf(used.kept)
 				}
 			}
 			u.stores = append(u.stores, used)

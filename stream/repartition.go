@@ -11,8 +11,8 @@ import (
 // shuffle runs there: to have more tasks than a source has partitions, or fewer, or to join what
 // has other partitions. Records without a key are spread. Those of a key keep their order.
 //
-// With state behind it n stays what it was at the first run, unless the steps with state get other
-// names. As names what it gives, and tells several of one stream apart.
+// With another n than at the last run the state behind it moves to the tasks there are then; see
+// Topology.Tasks. As names what it gives, and tells several of one stream apart.
 func (s Stream[K, V]) Repartition[_ lazily[V]](n int) Stream[K, V] {
 	st := s.n.step.app.declare("repartition", s.n.step)
 	st.needsKey = true

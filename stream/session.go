@@ -135,7 +135,7 @@ func aggregateSessions[K, V any, WK window.KeyOf[K], A any](w SessionWindowed[K,
 	// Results are emitted when they are made, and are not kept once their session has closed.
 	n.each, n.kept, n.settled = true, false, w.emit == window.OnClose
 	n.closing = func(k WK) int64 { return window.Key[K](k).End.UnixMilli() }
-	s.changeKey = true
+	inWindows(s, n.key, w.g.key)
 	if w.late.teller == nil {
 		w.late.teller = s
 	}

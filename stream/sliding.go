@@ -51,7 +51,7 @@ func aggregateSliding[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 	n := newTable[WK, A](s)
 	n.each, n.kept, n.settled = true, false, true
 	n.closing = func(k WK) int64 { return window.Key[K](k).Start.UnixMilli() }
-	s.changeKey = true
+	inWindows(s, n.key, w.g.key)
 	pileMs := w.spec.SizeMs() + 1
 	value, l := layoutOf[K, V](s, fmt.Sprintf("records of windows %v in piles of %d ms, ", w.spec.Grace(0), pileMs))
 	piles, timers := s.keep("").keysBehind(windowBytes), s.keep("timers").keysBehind(timerBytes+windowBytes)

@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"bytes"
 	"fmt"
 	"iter"
 
@@ -39,8 +38,8 @@ func (r *run) misfit(st *stage, d *storeDecl, kept int) {
 	switch {
 	case len(st.sources()) > 0:
 		reason = has + "; state does not move between shards where a topic feeds it without a shuffle: keep the partitions of the source, or give the step another name with As to begin anew"
-	case d.owner == nil || !spreads(d.step):
-		reason = has + "; this kind of state does not move between shards: keep the number of tasks (Tasks, Repartition), or give the step another name with As to begin anew"
+	case d.staysWhy() != "":
+		reason = has + "; " + d.staysWhy() + ": keep the number of tasks (Tasks, Repartition), or give the step another name with As to begin anew"
 	default:
 		if exists {
 			r.move(st, d, kept)
@@ -130,41 +129,6 @@ func (r *run) entries(st *stage, d *storeDecl, saved savepointStore) iter.Seq2[e
 	return resharded(st, d, len(saved.shards), func(shard int) iter.Seq2[state.Entry, error] {
 		return savedShard{r.app.from.r, saved.shards[shard]}.entries(nil, nil)
 	})
-}
-
-// resharded are the entries of the shards of a store, each with the shard it belongs to in the
-// stage.
-func resharded(st *stage, d *storeDecl, n int, of func(shard int) iter.Seq2[state.Entry, error]) iter.Seq2[engine.ImportEntry, error] {
-	return func(yield func(engine.ImportEntry, error) bool) {
-		schemas := make(map[string]bool) // that all shards have, where state moves
-		for i := range n {
-			for e, err := range of(i) {
-				if err != nil {
-					yield(engine.ImportEntry{}, err)
-					return
-				}
-				shards := []int{i}
-				if n != st.tasks {
-					if stateKey, ok := bytes.CutPrefix(e.Key, state.FirstValue()); ok {
-						shards[0] = topic.Partition(d.owner(stateKey), st.tasks)
-					} else if schemas[string(e.Key)] {
-						continue
-					} else {
-						schemas[string(e.Key)] = true
-						shards = shards[:0]
-						for shard := range st.tasks {
-							shards = append(shards, shard)
-						}
-					}
-				}
-				for _, shard := range shards {
-					if !yield(engine.ImportEntry{Shard: shard, Entry: e}, nil) {
-						return
-					}
-				}
-			}
-		}
-	}
 }
 
 // savedTime is the event time of a task: of that of its name, or of the one that had its

@@ -21,9 +21,15 @@ type storeDecl struct {
 
 	backend state.Backend // of its databases; nil takes the node's
 
-	// owner is the part of a state key that decides in which shard it is; nil where keys are the
-	// program's, and belong to whichever task wrote them.
-	owner func(stateKey []byte) []byte
+	// owner is the key of the step's records that a state key belongs to, which decides in which
+	// shard it is; nil where stays tells why nobody can say.
+	owner func(stateKey []byte) (key []byte, err error)
+	stays string
+
+	everywhere bool // every task has the same
+	numbered   bool // state keys begin with numbers that each task gives
+	anyTask    bool // entries may be in any task where nobody can say in which
+	together   bool // the timers of a task are all set to one time
 
 	// schemas lets the store's codec read what was written under a schema; nil where it needs
 	// none.
@@ -43,8 +49,22 @@ func (d *storeDecl) ownKeys() *storeDecl { return d.keysBehind(0) }
 // keysBehind says that n bytes come before the key of the records: a window start, or a timer's
 // time.
 func (d *storeDecl) keysBehind(n int) *storeDecl {
-	d.owner = func(stateKey []byte) []byte { return stateKey[min(n, len(stateKey)):] }
+	return d.ownedBy(func(stateKey []byte) ([]byte, error) { return stateKey[min(n, len(stateKey)):], nil })
+}
+
+// ownedBy says to which key of the records a state key belongs.
+func (d *storeDecl) ownedBy(owner func(stateKey []byte) ([]byte, error)) *storeDecl {
+	d.owner = owner
 	return d
+}
+
+// timersOf says that the store has timers for the state keys of another.
+func (d *storeDecl) timersOf(other *storeDecl) *storeDecl {
+	d.stays = other.stays
+	if other.owner == nil {
+		return d
+	}
+	return d.ownedBy(func(stateKey []byte) ([]byte, error) { return other.owner(stateKey[min(timerBytes, len(stateKey)):]) })
 }
 
 const (

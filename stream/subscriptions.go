@@ -100,6 +100,15 @@ func (c subscriptionCodec[V]) Decode(src []byte) (s subscription[V], err error) 
 
 var _ codec.Schemed = subscriptionCodec[int]{}
 
+// subscribedTo is the foreign key in a state key.
+func subscribedTo(stateKey []byte) ([]byte, error) {
+	foreign, _, ok := cutSized(stateKey)
+	if !ok {
+		return nil, errSubscription
+	}
+	return foreign, nil
+}
+
 // at is the state key of an entry, the head for a nil key. It is valid until the next call.
 func (s *subscriptions[V]) at(foreign, key []byte) (hash uint64, stateKey []byte) {
 	s.buf = append(binary.AppendUvarint(s.buf[:0], uint64(len(foreign))), foreign...)

@@ -62,6 +62,17 @@ const (
 	pastEntry = 1 // the key of the row follows, and the time: big-endian, its sign bit flipped
 )
 
+// pastOwner is the key of the row that a state key is of.
+func pastOwner(stateKey []byte) ([]byte, error) {
+	switch {
+	case len(stateKey) > 0 && stateKey[0] == pastHead:
+		return stateKey[1:], nil
+	case len(stateKey) > 8 && stateKey[0] == pastEntry:
+		return stateKey[1 : len(stateKey)-8], nil
+	}
+	return nil, errPast
+}
+
 // pastCodec is the encoding of a past:
 //
 //	byte    1 it is a head, 2 there is something before it, 4 there was a row

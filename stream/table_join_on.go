@@ -112,7 +112,7 @@ func joinOn[K, V, K2, V2, R any](t Table[K, V], other Table[K2, V2], kind string
 	n := newTable[K, R](s)
 	n.each, n.settled, n.keeps = t.n.each && other.n.each, true, new(keeping)
 
-	d := &subscriptionsDecl[V, V2, R]{step: middle, store: middle.keep(""), left: left, pair: pair}
+	d := &subscriptionsDecl[V, V2, R]{step: middle, store: middle.keep("").ownedBy(subscribedTo), left: left, pair: pair}
 	value, l := layoutOf[K, V](middle, "rows by foreign key "+plainName(reflect.TypeFor[K2]())+", ")
 	d.rows = subscriptionCodec[V]{value, l}
 	kept, cells := s.keep("").ownKeys(), cellsOf[K, R](s, nil)

@@ -84,7 +84,7 @@ func (t Table[K, V]) SuppressBy[_ lazily[V]](by Suppression) Table[K, V] {
 	if by.hold == 0 && t.n.closing == nil {
 		s.fault("holds back until a window closes, but the table has no windows: use HoldFor, or call it behind a windowed aggregation")
 	}
-	rows, due, values := s.keep(""), s.keep("due"), cellsOf[K, V](s, nil)
+	rows, due, values := s.keep("").ownKeys(), s.keep("due").keysBehind(timerBytes), cellsOf[K, V](s, nil)
 	// The value of a row is in the codec of laidOut, what is around it in ours.
 	cells := heldCodec[V]{values}
 	n.stored = storedHeld(t.n, n, by, rows, cells)
@@ -102,7 +102,7 @@ func (t Table[K, V]) SuppressBy[_ lazily[V]](by Suppression) Table[K, V] {
 		b.due = timers.Queue(0)
 		b.out = n.openTable(o)
 		b.out.rows.get = b.get
-		o.task.AddClock("held by "+s.name, b.saveSize, b.loadSize, func() {})
+		o.task.AddClock(engine.HeldBy+s.name, b.saveSize, b.loadSize, func() {})
 		return rowPort[K, V]{Change: b.change, Watermark: b.advance, Idle: b.out.Idle}
 	})
 	return Table[K, V]{n}
@@ -226,6 +226,7 @@ type suppressing[K, V any] struct {
 	cells     heldCodec[V]
 	table     *state.Table[held[V]]
 	due       *state.TimerQueue
+	counted   bool  // rows and bytes are known: not yet where rows have come from other tasks
 	rows      int64 // held back
 	bytes     int64 // of theirs, where they are bounded
 	out       *tableOut[K, V]
@@ -257,6 +258,7 @@ func (b *suppressing[K, V]) get(k K) (row[V], bool) {
 
 func (b *suppressing[K, V]) change(m *engine.Meta, k K, c change[V]) {
 	b.from.took()
+	b.count()
 	var err error
 	if b.buf, err = b.key.Append(b.buf[:0], k); err != nil {
 		b.t.Fail(b.step, fmt.Errorf("encode key: %w", err))
@@ -313,6 +315,7 @@ func (b *suppressing[K, V]) release(encoded []byte) error {
 	if err != nil {
 		return fmt.Errorf("decode key: %w", err)
 	}
+	b.count()
 	b.rows, b.bytes = b.rows-1, b.bytes-h.size
 	c := change[V]{had: h.had, oldTime: h.oldTime}
 	if h.had {
@@ -348,8 +351,21 @@ func (b *suppressing[K, V]) advance(w int64) {
 	b.out.Watermark(w)
 }
 
+// count counts what is held back where the checkpoint does not tell.
+func (b *suppressing[K, V]) count() {
+	if b.counted {
+		return
+	}
+	b.counted = true
+	b.t.Fail(b.step, b.table.Scan(nil, nil, func(_ []byte, h *held[V]) bool {
+		b.rows, b.bytes = b.rows+1, b.bytes+h.size
+		return true
+	}))
+}
+
 // saveSize and loadSize keep the account of what is held back in the checkpoint.
 func (b *suppressing[K, V]) saveSize(dst []byte) []byte {
+	b.count()
 	return binary.AppendVarint(binary.AppendVarint(dst, b.rows), b.bytes)
 }
 
@@ -362,7 +378,7 @@ func (b *suppressing[K, V]) loadSize(src []byte) error {
 	if m <= 0 {
 		return errHeld
 	}
-	b.rows, b.bytes = rows, bytes
+	b.counted, b.rows, b.bytes = true, rows, bytes
 	return nil
 }
 

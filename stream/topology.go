@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/checkpoint"
+	"github.com/thalweg/thalweg/stream/internal/engine"
 	"github.com/thalweg/thalweg/topic"
 	"github.com/thalweg/thalweg/topic/codec"
 )
@@ -316,12 +317,12 @@ func (app *Topology) deriveClockNames() {
 		if s.clock == nil {
 			continue
 		}
-		name := "event time " + s.name
+		name := engine.EventTimeOf + s.name
 		switch {
 		case s.source != nil:
 			name = "source"
 		case !s.named:
-			name = "event time of " + served(s)
+			name = engine.EventTimeOf + "of " + served(s)
 		}
 		if taken[name]++; taken[name] > 1 {
 			name += fmt.Sprintf(" (%d)", taken[name])

@@ -14,7 +14,7 @@ import (
 // counts: nothing is to come. next tells when a window closes, if any is open.
 func byWall[V any](o *opening, s *step, p engine.KeyedPort[V], next func() (ms int64, ok bool)) engine.KeyedPort[V] {
 	t, now := o.task, window.Unknown
-	t.AddClock("clock of "+s.name,
+	t.AddClock(engine.ClockOf+s.name,
 		func(b []byte) []byte { return binary.AppendVarint(b, now) },
 		func(b []byte) error {
 			r := numbers{src: b}

@@ -149,7 +149,7 @@ func aggregateWindows[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 	// Results are emitted when they are made, and are not kept once their window has closed.
 	n.each, n.kept, n.settled = true, false, w.emit == window.OnClose
 	n.closing = func(k WK) int64 { return window.Key[K](k).Start.UnixMilli() }
-	s.changeKey = true
+	inWindows(s, n.key, w.g.key)
 	kept, cells := s.keep("").keysBehind(windowBytes), cellsOf[K, A](s, &w.spec)
 	changed := keepChanged(s, w.emit, windowBytes)
 	s.checkToo(func() string { return checkMarked(w.emit, n.wantsOld()) })
@@ -301,7 +301,7 @@ func (a *windowing[K, V, WK, A]) takeChanged(start int64, key []byte) bool {
 // rememberWatermark makes the watermark part of the checkpoint: windows that it is past have
 // had the result of their end.
 func (a *windowing[K, V, WK, A]) rememberWatermark(step string) {
-	a.t.AddClock("ends of "+step,
+	a.t.AddClock(engine.EndsOf+step,
 		func(b []byte) []byte { return binary.AppendVarint(b, a.watermark) },
 		func(b []byte) error {
 			r := numbers{src: b}

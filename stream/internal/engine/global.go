@@ -52,7 +52,7 @@ func OpenGlobal(t *Task, o GlobalOptions) {
 		part := &globalPart{p: p, upTo: -1, reader: p.Reader(p.Start(), o.Isolation), stop: p.OnAdvance(t.Signal)}
 		part.meta.Origin = t.OriginOf(p.Name())
 		g.parts = append(g.parts, part)
-		t.AddClock("global "+p.Name().String(),
+		t.AddClock(readOf+p.Name().String(),
 			func(b []byte) []byte { return binary.BigEndian.AppendUint64(b, uint64(part.next)) },
 			func(b []byte) error {
 				if len(b) != 8 {

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/thalweg/thalweg/checkpoint"
 	"github.com/thalweg/thalweg/state"
@@ -221,44 +220,3 @@ func (j *Job) importStore(n int64, st ImportStore) (ends map[int]topic.LogPositi
 	}
 	return ends, nil
 }
-
-// MergeClocks makes the event time of one task of that of several of one stage, as reports of
-// one checkpoint have it. All of them had passed the same barriers, so what they know of
-// their senders is the same.
-func MergeClocks(states [][]byte) ([]byte, error) {
-	merged := make(map[string][]byte)
-	for _, b := range states {
-		clocks, err := decodeClocks(b)
-		if err != nil {
-			return nil, err
-		}
-		for name, state := range clocks {
-			had, ok := merged[name]
-			switch {
-			case !ok:
-				merged[name] = state
-			case name == "watermark" && len(state) == 8 && len(had) == 8:
-				if int64(binary.BigEndian.Uint64(state)) < int64(binary.BigEndian.Uint64(had)) {
-					merged[name] = state
-				}
-			case strings.HasPrefix(name, LongestGap):
-				a, n := binary.Varint(state)
-				b, m := binary.Varint(had)
-				if n > 0 && m > 0 && a > b {
-					merged[name] = state
-				}
-			}
-		}
-	}
-	b := []byte{clocksVersion}
-	for _, name := range slices.Sorted(maps.Keys(merged)) {
-		b = binary.AppendUvarint(b, uint64(len(name)))
-		b = append(b, name...)
-		b = binary.AppendUvarint(b, uint64(len(merged[name])))
-		b = append(b, merged[name]...)
-	}
-	return b, nil
-}
-
-// LongestGap begins the name of the clock of a step that remembers its longest gap, a varint.
-const LongestGap = "longest gap of "
