@@ -17,9 +17,14 @@ import (
 //	payments.GroupByKey().Process(check{rules}, rules).To(alerts)
 //
 // A record without a value deletes its key. What a task has is state as any other: it is
-// part of the checkpoint. Of what has come to the task it takes first what is older in event time, and of the
-// same time the broadcast, except that nothing is held back across a barrier: a record
-// may see a rule that is a little newer, or miss one that came only just before.
+// part of the checkpoint, and at each checkpoint the same in all tasks. The newest record of a key
+// is the one that came last to the task where the records of the key come together: those of a topic
+// are in its partition, those of a stream whose keys were changed take a shuffle.
+//
+// Of what has come to a task it takes first what is older in event time, and of the same time the
+// broadcast, also across checkpoints. That is exact where the records of each partition are in order
+// and the topic has them before the job reads that far; a rule that comes later than records
+// newer than it holds for what comes behind it, and after a restart for all that is read again.
 // It holds no event time back: that of the task is its other input's.
 type Broadcast[K, V any] struct {
 	name string
@@ -28,7 +33,18 @@ type Broadcast[K, V any] struct {
 
 // Broadcast makes a broadcast of the stream. The name is that of the state in each
 // step that uses it, and unique there. A record without a key is skipped and counted.
-func (s Stream[K, V]) Broadcast(name string) Broadcast[K, V] { return Broadcast[K, V]{name, s.n} }
+func (s Stream[K, V]) Broadcast(name string) Broadcast[K, V] {
+	if colocated(s.n.step) {
+		return Broadcast[K, V]{name, s.n}
+	}
+	// Several tasks could send records of one key, each of the tasks that use them would take
+	// them in an order of its own, and they would go on with different rules.
+	by := s.n.step.app.declare("group by key", s.n.step)
+	by.needsKey, by.side, by.ordered = true, "-"+name, true
+	g := group(s, by, true, func(k K, _ V) K { return k }).g
+	g.shuffled, g.deletes = true, true
+	return Broadcast[K, V]{name, g.goOn("to broadcast")}
+}
 
 // Name is the name given to Stream.Broadcast.
 func (b Broadcast[K, V]) Name() string { return b.name }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/thalweg/thalweg/internal/vfs"
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/stream"
 	"github.com/thalweg/thalweg/stream/streamtest"
@@ -162,4 +163,128 @@ func TestBroadcastFaults(t *testing.T) {
 	d := streamtest.New(t, app)
 	d.Input(in).SendAt(at(1), "k", "r1")
 	require.ErrorContains(t, d.Failure(), "add it to the call of Process")
+}
+
+// rulesOf is a pipeline of records that meet rules by numbers, which come from records with other
+// keys, so that several partitions have some of one rule.
+func rulesOf(in, changes topic.Topic[string, int], out topic.Topic[string, string]) *stream.Topology {
+	app := stream.New("agree").IdleAfter(-1)
+	rules := app.Stream(changes).KeyBy(func(v int) int { return v % 3 }).Broadcast("rules")
+	app.Stream(in).GroupByKey().Process(stream.ProcessFunc[string, int, struct{}, string](func(ctx *stream.Context[string, struct{}, string], _ int) error {
+		all := map[int]int{}
+		maps.Insert(all, rules.All(ctx))
+		ctx.Emit(fmt.Sprint(all))
+		return nil
+	}), rules).As("ruled").To(out)
+	return app
+}
+
+// Whatever task works when, and in whatever order partitions are read, all tasks go on from a
+// checkpoint with the same rules, also where several partitions have records of one rule.
+func TestAllTasksHaveTheSameRules(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	for i := range uint64(rounds(4, 20)) {
+		rng := rand.New(rand.NewPCG(seed+i, 1))
+		in, changes := topic.New[string, int]("in").Partitions(3), topic.New[string, int]("changes").Partitions(3)
+		out := topic.New[string, string]("out")
+		n := openNode(t, vfs.NewMem())
+		job, err := stream.StartManual(t.Context(), stream.Env{Plane: n.plane, Backend: state.Memory(), StateDir: "state", Pick: rng.IntN}, rulesOf(in, changes, out))
+		require.NoError(t, err)
+		p, err := topic.NewProducer(t.Context(), n, changes, topic.ProducerOptions{})
+		require.NoError(t, err)
+		for c := range 30 {
+			r := topic.Record[string, int]{Key: fmt.Sprint("c", rng.IntN(9)), Value: c, Time: at(int64(rng.IntN(20)))}
+			_, _, err := p.SendRecord(t.Context(), r)
+			require.NoError(t, err)
+			for range rng.IntN(8) {
+				_, err := job.Step()
+				require.NoError(t, err)
+			}
+		}
+		require.NoError(t, p.Close())
+		require.NoError(t, job.Settle())
+		p, err = topic.NewProducer(t.Context(), n, in, topic.ProducerOptions{})
+		require.NoError(t, err)
+		for k := range 9 {
+			_, _, err := p.SendRecord(t.Context(), topic.Record[string, int]{Key: fmt.Sprint("k", k), Time: at(100)})
+			require.NoError(t, err)
+		}
+		require.NoError(t, p.Close())
+		require.NoError(t, job.Settle())
+		job.Trigger()
+		require.NoError(t, job.Settle())
+		got := map[string]bool{}
+		for r, err := range topic.ReadToEnd(t.Context(), n, out, topic.Start()) {
+			require.NoError(t, err)
+			got[r.Value] = true
+		}
+		require.Len(t, got, 1, "seed %d", seed+i)
+		job.Kill()
+		require.NoError(t, n.plane.Close())
+	}
+}
+
+// Where records and rules are in order, what a record finds does not depend on where barriers are,
+// nor on crashes behind them: it is what was there at its time.
+func TestBroadcastsAcrossBarriers(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	for i := range uint64(rounds(2, 8)) {
+		rng := rand.New(rand.NewPCG(seed+i, 1))
+		in, changes := topic.New[string, int]("in").Partitions(1+rng.IntN(3)), topic.New[string, int]("changes").Partitions(1+rng.IntN(3))
+		out := topic.New[string, string]("out")
+		fs := vfs.NewMem()
+		n := openNode(t, fs)
+		have, want := map[int]int{}, []string{}
+		inputs, err := topic.NewProducer(t.Context(), n, in, topic.ProducerOptions{})
+		require.NoError(t, err)
+		rules, err := topic.NewProducer(t.Context(), n, changes, topic.ProducerOptions{})
+		require.NoError(t, err)
+		for c := range 400 {
+			r := topic.Record[string, int]{Key: fmt.Sprint("k", rng.IntN(9)), Value: c, Time: at(int64(c))}
+			if rng.IntN(2) == 0 {
+				_, _, err = rules.SendRecord(t.Context(), r)
+				have[c%3] = c
+			} else {
+				_, _, err = inputs.SendRecord(t.Context(), r)
+				want = append(want, fmt.Sprint(c, " ", have))
+			}
+			require.NoError(t, err)
+		}
+		require.NoError(t, inputs.Close())
+		require.NoError(t, rules.Close())
+		var job *stream.Manual
+		start := func() {
+			job, err = stream.StartManual(t.Context(), stream.Env{Plane: n.plane, Backend: state.Memory(), StateDir: "state", Pick: rng.IntN}, rulesOf(in, changes, out))
+			require.NoError(t, err)
+		}
+		start()
+		for range 16 {
+			for range rng.IntN(30) {
+				_, err := job.Step()
+				require.NoError(t, err)
+			}
+			switch rng.IntN(4) {
+			case 0:
+				image := fs.Kill()
+				job.Kill()
+				_ = n.plane.Close()
+				fs = image
+				n = openNode(t, fs)
+				start()
+			default:
+				job.Trigger()
+			}
+		}
+		require.NoError(t, job.Settle())
+		job.Trigger()
+		require.NoError(t, job.Settle())
+		var got []string
+		for r, err := range topic.ReadToEnd(t.Context(), n, out, topic.Start()) {
+			require.NoError(t, err)
+			got = append(got, fmt.Sprint(r.Time.UnixMilli(), " ", r.Value))
+		}
+		require.ElementsMatch(t, want, got, "seed %d", seed+i)
+		job.Kill()
+		require.NoError(t, n.plane.Close())
+	}
 }

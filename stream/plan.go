@@ -25,7 +25,7 @@ type stage struct {
 }
 
 // inOrder tells whether the stage's tasks read their inputs by event time.
-func (st *stage) inOrder() bool { return len(st.roots) > 1 }
+func (st *stage) inOrder() bool { return len(st.roots) > 1 || st.roots[0].ordered }
 
 // deliver is the root of a stage that delivers to a sink outside, or nil.
 func (st *stage) deliver() *step {

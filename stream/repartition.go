@@ -22,7 +22,12 @@ func (s Stream[K, V]) Repartition[_ lazily[V]](n int) Stream[K, V] {
 	st.parts = n
 	g := group(s, st, true, func(k K, _ V) K { return k }).g
 	g.shuffled, g.deletes, g.keyless = true, true, true
-	out := &node[K, V]{step: g.behind("repartitioned", true)}
+	return Stream[K, V]{g.goOn("repartitioned")}
+}
+
+// goOn is a step below the grouping that gives the records on, as they came.
+func (g *grouping[K, V]) goOn(kind string) *node[K, V] {
+	out := &node[K, V]{step: g.behind(kind, true)}
 	id := out.step.id
 	g.downs = append(g.downs, func(o *opening) engine.KeyedPort[V] {
 		t, down := o.task, out.open(o)
@@ -38,7 +43,7 @@ func (s Stream[K, V]) Repartition[_ lazily[V]](n int) Stream[K, V] {
 			down.Push(m, k, v)
 		}}
 	})
-	return Stream[K, V]{out}
+	return out
 }
 
 // Through writes the stream to a topic, as To does, and goes on with the same records in as many

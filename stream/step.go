@@ -35,8 +35,13 @@ type step struct {
 	unkeyed   bool           // its state is not by the key of its records: they may be in any task
 	side      string         // tells the groupings in front of one joint step apart
 	sides     []any          // of a step that knows late records: a join of streams, a deduplication
+	ordered   bool           // of a grouping: the tasks below read what comes by event time
 	first     []*step        // of a joint step: the inputs whose records go first at the same time
 	partOf    *step          // of a step that an operator has besides: the one that is named after the operator
+
+	// home, of a step that gives windows of keys, is the key that a window is where it is, both
+	// encoded; else nil.
+	home func(key []byte) ([]byte, error)
 
 	needsHeaders bool // reads the headers it is given
 	dropsHeaders bool // what it gives comes of several records, and has none

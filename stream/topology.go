@@ -303,7 +303,7 @@ func (app *Topology) deriveNames() {
 			}
 		}
 		if s.name == "" {
-			s.name = origin(s) + "-by"
+			s.name = origin(s) + s.side + "-by"
 		}
 	}
 	app.deriveClockNames()
