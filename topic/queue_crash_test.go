@@ -2,6 +2,7 @@ package topic_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -19,16 +20,23 @@ import (
 // consumers work on a queue, and loses what was not synced or some of it. In the next
 // process no acknowledged record is delivered again, every other one is, and no count
 // has gone back.
-func TestQueueSurvivesACrashAnywhere(t *testing.T) {
+func TestQueueSurvivesACrashAnywhere(t *testing.T) { crashAnywhere(t, 1) }
+
+// The same holds while the topic gains partitions under the queue, which takes them up:
+// of those that are there afterwards, every record comes, in whatever of the two
+// processes.
+func TestQueueSurvivesACrashWhilePartitionsAreAdded(t *testing.T) { crashAnywhere(t, 3) }
+
+func crashAnywhere(t *testing.T, partitions int) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
-	step := int64(1)
+	step := int64(partitions) // from a random one on
 	if testing.Short() {
-		step = 7
+		step *= 7
 	}
 	begin := 1 + rand.New(rand.NewPCG(seed, 0)).Int64N(step)
 	for at := begin; ; at += step {
-		if !crashQueue(t, seed, at) {
+		if !crashQueue(t, seed, at, partitions) {
 			return
 		}
 	}
@@ -37,10 +45,17 @@ func TestQueueSurvivesACrashAnywhere(t *testing.T) {
 // durableJobs is a topic whose answers are durable.
 var durableJobs = topic.New[string, string]("jobs").Sync(log.SyncAlways)
 
-// crashQueue runs a queue up to operation at and looks at what is left. It returns
-// false when the work was done before.
-func crashQueue(t *testing.T, seed uint64, at int64) bool {
-	const records = 40
+// place is where a record of a queue is.
+type place struct {
+	partition int
+	offset    int64
+}
+
+// crashQueue runs a queue up to operation at and looks at what is left. Halfway the
+// topic gains partitions where there are to be more than one. It returns false when the
+// work was done before.
+func crashQueue(t *testing.T, seed uint64, at int64, partitions int) bool {
+	const before, added = 40, 6 // records, those of each partition that is added
 	fs := vfs.NewMem()
 	options := log.Options{FS: fs, SegmentBytes: 1 << 12, MaxBatchBytes: 1 << 12}
 	small := topic.QueuesOptions{SnapshotBytes: 100, SegmentBytes: 1 << 12}
@@ -51,43 +66,83 @@ func crashQueue(t *testing.T, seed uint64, at int64) bool {
 	n := &node{log: l, fs: fs}
 	p, err := topic.NewProducer(t.Context(), n, durableJobs, topic.ProducerOptions{})
 	require.NoError(t, err)
-	for i := range records {
+	for i := range before {
 		require.NoError(t, p.Send(t.Context(), "k", fmt.Sprint(i)))
 	}
 	require.NoError(t, p.Close())
 
-	fs.StopAt(fs.Ops() + at)
-	qs := topic.NewQueues(queueNode{n}, small)
-	var mu sync.Mutex
-	counts, acknowledged := map[int64]int{}, map[int64]bool{}
 	all, done := context.WithCancel(t.Context())
 	defer done()
+	stop := fs.Ops() + at
+	fs.SetHook(func(op vfs.Op) error {
+		if op.N < stop {
+			return nil
+		}
+		done() // nobody would tell those who wait for records of new partitions
+		return vfs.ErrStopped
+	})
+	qs := topic.NewQueues(queueNode{n}, small)
+	var mu sync.Mutex
+	counts, acknowledged := map[place]int{}, map[place]bool{}
+	written, grown := before, false // acknowledged records, and that there are all partitions
+	grow := func() error {
+		if err := l.Alter("jobs", durableJobs.Partitions(partitions).Spec()); err != nil {
+			return err
+		}
+		for i := 1; i < partitions; i++ {
+			part, err := l.Partition(log.TopicPartition{Topic: "jobs", Partition: log.PartitionID(i)})
+			if err != nil {
+				return err
+			}
+			for j := range added {
+				if _, err := part.AppendRecords(t.Context(), log.Record{Time: 1, Key: []byte("k"), Value: fmt.Append(nil, j)}); err != nil {
+					return err
+				}
+				mu.Lock()
+				written++
+				mu.Unlock()
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		grown = true
+		if len(counts) == written {
+			done()
+		}
+		return nil
+	}
 	work := func(q *topic.Queue[string, string], random *rand.Rand) {
 		for d, err := range q.Receive(all) {
 			if err != nil {
 				return
 			}
+			at := place{d.Partition, d.Offset}
 			mu.Lock()
-			require.Equal(t, counts[d.Offset]+1, d.Count)
-			require.False(t, acknowledged[d.Offset])
-			counts[d.Offset] = d.Count
-			if len(counts) == records {
+			require.Equal(t, counts[at]+1, d.Count)
+			require.False(t, acknowledged[at])
+			counts[at] = d.Count
+			halfway := len(counts) == before/2
+			if len(counts) == written && (grown || partitions == 1) {
 				done()
 			}
 			mu.Unlock()
 			var err error
+			if halfway && partitions > 1 {
+				err = grow()
+			}
 			switch random.IntN(4) {
 			case 0:
-				err = d.Release(t.Context(), time.Hour)
+				err = errors.Join(err, d.Release(t.Context(), time.Hour))
 			case 1:
-				continue
 			default:
-				err = d.Ack(t.Context())
+				ack := d.Ack(t.Context())
 				mu.Lock()
-				acknowledged[d.Offset] = err == nil
+				acknowledged[at] = ack == nil
 				mu.Unlock()
+				err = errors.Join(err, ack)
 			}
 			if err != nil {
+				done()
 				return // it is up to the next process
 			}
 		}
@@ -99,7 +154,7 @@ func crashQueue(t *testing.T, seed uint64, at int64) bool {
 			group.Go(func() { work(q, rand.New(rand.NewPCG(seed, i))) })
 		}
 		group.Wait()
-		stopped = len(counts) < records
+		stopped = len(counts) < before+(partitions-1)*added
 		q.Close()
 	}
 	qs.Close()
@@ -112,25 +167,48 @@ func crashQueue(t *testing.T, seed uint64, at int64) bool {
 	l, err = log.Open("data", options)
 	require.NoError(t, err)
 	defer l.Close()
+	spec, _ := l.Spec("jobs")
+	if grown || written > before {
+		require.Equal(t, partitions, spec.Partitions, "operation %d", at)
+	}
+	records := int64(0)
+	for i := range spec.Partitions {
+		part, err := l.Partition(log.TopicPartition{Topic: "jobs", Partition: log.PartitionID(i)})
+		require.NoError(t, err)
+		records += int64(part.End().Offset)
+	}
+	require.GreaterOrEqual(t, records, int64(written), "operation %d", at)
 	small.Now = func() time.Time { return time.Now().Add(2 * time.Hour) } // what was released is due
 	qs = topic.NewQueues(queueNode{&node{log: l}}, small)
 	defer qs.Close()
-	q, err := qs.Open(durableJobs, "work", topic.QueueOptions{Backoff: -1, MaxDeliveries: -1})
+	q, err := qs.Open(durableJobs.Partitions(spec.Partitions), "work", topic.QueueOptions{Backoff: -1, MaxDeliveries: -1})
 	require.NoError(t, err)
 	defer q.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for partitionStatus(t, q).Acknowledged < records {
+	for acknowledgedBy(t, q) < records {
 		for d, err := range q.Receive(ctx) {
 			require.NoError(t, err, "operation %d", at)
-			require.False(t, acknowledged[d.Offset], "operation %d: record %d was acknowledged", at, d.Offset)
-			require.Greater(t, d.Count, counts[d.Offset], "operation %d: record %d", at, d.Offset)
+			from := place{d.Partition, d.Offset}
+			require.False(t, acknowledged[from], "operation %d: record %v was acknowledged", at, from)
+			require.Greater(t, d.Count, counts[from], "operation %d: record %v", at, from)
 			require.NoError(t, d.Ack(ctx))
-			acknowledged[d.Offset] = true
+			acknowledged[from] = true
 			break
 		}
 	}
+	require.Equal(t, records, acknowledgedBy(t, q), "operation %d", at)
 	return stopped
+}
+
+// acknowledgedBy is how many records of q were, in all partitions.
+func acknowledgedBy[K, V any](t *testing.T, q *topic.Queue[K, V]) (n int64) {
+	s, err := q.Status(t.Context())
+	require.NoError(t, err)
+	for _, p := range s.Partitions {
+		n += p.Acknowledged
+	}
+	return n
 }
 
 // After a power cut that took the end of the topic, but not of the queue's state, the
