@@ -10,8 +10,9 @@ var (
 	// this process or in another.
 	ErrLocked = errors.New("thalweg: directory is in use")
 
-	// ErrNoTransaction is returned by AbortTransaction where the owner has none open.
-	ErrNoTransaction = errors.New("thalweg: no open transaction")
+	// ErrNoTransaction is returned by AbortTransaction where the owner has none open, and
+	// by TransactionOutcome for an id that no transaction was ever given.
+	ErrNoTransaction = errors.New("thalweg: no such transaction")
 
 	// ErrFormat is returned by Open for a directory whose format this version
 	// does not know, or that holds something other than a node.

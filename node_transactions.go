@@ -114,12 +114,49 @@ func (n *Node) AbortTransaction(ctx context.Context, owner string) error {
 	return err
 }
 
+// TransactionOutcome tells what became of a transaction, by its topic.Tx.ID, for a program
+// that died, or was left with topic.ErrUnknown, between asking for the commit and hearing
+// of it. An answer other than topic.TxOpen is final, and as durable as the transaction.
+//
+// It is remembered through restarts for the 32,768 newest runs of transactions at the
+// least: a run is what one TxProducer committed, or aborted, one after the other. So a
+// producer that never aborts needs one. Older ones are topic.TxForgotten. An id that no
+// transaction of this node was ever given is ErrNoTransaction. After the metadata log has
+// failed the error matches topic.ErrUnknown, until the node is opened again.
+func (n *Node) TransactionOutcome(ctx context.Context, id topic.TxID) (topic.TxOutcome, error) {
+	leave, err := n.enter()
+	if err != nil {
+		return topic.TxForgotten, err
+	}
+	defer leave()
+	outcome, err := n.plane.Outcome(ctx, log.ProducerID(id))
+	switch {
+	case errors.Is(err, checkpoint.ErrNoTransaction):
+		return topic.TxForgotten, fmt.Errorf("%w: of id %d", ErrNoTransaction, id)
+	case err != nil:
+		return topic.TxForgotten, txError(err)
+	}
+	return txOutcomes[outcome], nil
+}
+
+var txOutcomes = [...]topic.TxOutcome{
+	checkpoint.OutcomeForgotten: topic.TxForgotten,
+	checkpoint.OutcomeOpen:      topic.TxOpen,
+	checkpoint.OutcomeCommitted: topic.TxCommitted,
+	checkpoint.OutcomeAborted:   topic.TxAborted,
+}
+
 // txWriter gives package topic a transactor, and its errors their meaning there.
 type txWriter struct{ t *checkpoint.Transactor }
 
 var _ topic.TxWriter = txWriter{}
 
 func (w txWriter) Begin() error { return txError(w.t.Begin()) }
+
+func (w txWriter) ID() (log.ProducerID, error) {
+	id, err := w.t.ID()
+	return id, txError(err)
+}
 
 func (w txWriter) Write(p *log.Partition, b *log.BatchBuilder) error { return txError(w.t.Write(p, b)) }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/thalweg/thalweg"
+	"github.com/thalweg/thalweg/internal/vfs"
 	"github.com/thalweg/thalweg/log"
 	"github.com/thalweg/thalweg/topic"
 )
@@ -254,6 +255,60 @@ func TestTxProducerFencesItsPredecessor(t *testing.T) {
 	require.Equal(t, []string{"new"}, values(t, node.ReadToEnd(t.Context(), ledger, topic.Start())))
 	_, err = node.TxProducer(t.Context(), topic.TxOptions{Timeout: -1})
 	require.ErrorContains(t, err, "must be positive")
+}
+
+// A program that died between asking for a commit and hearing of it asks after its
+// restart, by the id it noted before.
+func TestTransactionOutcome(t *testing.T) {
+	fs := vfs.NewMem()
+	node, err := openOn(fs)
+	require.NoError(t, err)
+	noted := map[topic.TxOutcome]topic.TxID{}
+	send := func(outcome topic.TxOutcome, end error) func(tx *topic.Tx) error {
+		return func(tx *topic.Tx) (err error) {
+			noted[outcome], err = tx.ID()
+			return errors.Join(err, tx.Send(ledger, "a", outcome.String()), end)
+		}
+	}
+	require.NoError(t, node.Transact(t.Context(), send(topic.TxCommitted, nil)))
+	no := errors.New("no")
+	require.ErrorIs(t, node.Transact(t.Context(), send(topic.TxAborted, no)), no)
+	p, err := node.TxProducer(t.Context(), topic.TxOptions{Name: "loader"})
+	require.NoError(t, err)
+	tx, err := p.Begin()
+	require.NoError(t, err)
+	require.NoError(t, send(topic.TxOpen, nil)(tx))
+	require.Len(t, noted, 3)
+	for want, id := range noted {
+		got, err := node.TransactionOutcome(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	_, err = node.TransactionOutcome(t.Context(), 17)
+	require.ErrorIs(t, err, thalweg.ErrNoTransaction)
+
+	killed := fs.Kill()
+	require.NoError(t, p.Abort())
+	_, err = tx.ID()
+	require.ErrorIs(t, err, topic.ErrTxEnded)
+	require.NoError(t, node.Close())
+	_, err = node.TransactionOutcome(t.Context(), noted[topic.TxOpen])
+	require.ErrorIs(t, err, thalweg.ErrClosed)
+	for range 2 {
+		node, err = openOn(killed)
+		require.NoError(t, err)
+		for was, id := range noted {
+			want := was
+			if was == topic.TxOpen {
+				want = topic.TxAborted
+			}
+			got, err := node.TransactionOutcome(t.Context(), id)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+		require.Equal(t, []string{"committed"}, values(t, node.ReadToEnd(t.Context(), ledger, topic.Start())))
+		require.NoError(t, node.Close())
+	}
 }
 
 // While many goroutines transact over two topics, and some give up, a reader never

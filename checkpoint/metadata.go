@@ -40,7 +40,8 @@ func blockOf(id log.ProducerID) log.ProducerID {
 //
 //	owners and producers hold live owners only, each id of theirs below nextBlock
 //	or nextProducer: an id handed out that belongs to none is of an owner that is
-//	over, so this state grows with live owners, never with transactions.
+//	over, so this state grows with live owners, never with transactions. outcomes, which
+//	are for users alone, are bounded.
 //
 //	completed is sorted by index; all of it above durableTo.
 type metadata struct {
@@ -57,6 +58,7 @@ type metadata struct {
 	groups       *group.State // consumer groups and their positions
 	named        namedProducers
 	txnOwners    map[log.ProducerID]txnOwner // live ones, by the first id of their block
+	outcomes     outcomes                    // of plain transactions
 }
 
 // job is what the metadata log knows of a job.
@@ -117,6 +119,7 @@ func newMetadata(r rules) *metadata {
 		groups:    group.NewState(),
 		named:     newNamedProducers(),
 		txnOwners: map[log.ProducerID]txnOwner{},
+		outcomes:  newOutcomes(),
 	}
 }
 
@@ -149,7 +152,7 @@ func (m *metadata) apply(index int64, e entry) result {
 	case txnOwnerBegin:
 		return m.txnOwnerBegin(e)
 	case txnOwnerEnd:
-		delete(m.txnOwners, e.first)
+		m.endTxnOwner(e.first)
 		return result{}
 	case txnCommit:
 		return m.txnCommit(index, e)
@@ -178,7 +181,9 @@ func (m *metadata) apply(index int64, e entry) result {
 
 func (m *metadata) nodeStart(e nodeStart) result {
 	clear(m.producers)
-	clear(m.txnOwners)
+	for _, first := range sortedOrdered(m.txnOwners) {
+		m.endTxnOwner(first)
+	}
 	for _, j := range m.jobs {
 		if j.live {
 			if e.unclean && len(j.suspects) < maxSuspects {
@@ -411,6 +416,7 @@ func (m *metadata) clone() *metadata {
 	c.groups = m.groups.Clone()
 	c.named = m.named.clone()
 	c.txnOwners = maps.Clone(m.txnOwners)
+	c.outcomes = m.outcomes.clone()
 	c.jobs = make(map[string]*job, len(m.jobs))
 	for name, j := range m.jobs {
 		k := *j

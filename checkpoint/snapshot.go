@@ -30,6 +30,7 @@ const (
 	sectionGroups         = 1 // consumer groups: see appendGroups
 	sectionNamedProducers = 2
 	sectionTxnOwners      = 3
+	sectionOutcomes       = 4
 )
 
 // snapshotPartBytes bounds one part, well below the largest batch a log accepts.
@@ -72,6 +73,9 @@ func encodeSnapshot(b []byte, m *metadata) []byte {
 	}
 	if len(m.txnOwners) > 0 {
 		b = appendSection(b, sectionTxnOwners, appendTxnOwners(nil, m.txnOwners))
+	}
+	if len(m.outcomes.runs) > 0 {
+		b = appendSection(b, sectionOutcomes, appendOutcomes(nil, m.outcomes))
 	}
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[from:], castagnoli))
 }
@@ -157,6 +161,8 @@ func decodeSnapshot(b []byte, index int64) (*metadata, error) {
 			m.named = section.namedProducers()
 		case tag == sectionTxnOwners:
 			m.txnOwners = section.txnOwners()
+		case tag == sectionOutcomes:
+			m.outcomes = section.outcomes()
 		default:
 			return nil, fmt.Errorf("%w: section %d of a snapshot", ErrVersion, tag)
 		}

@@ -40,6 +40,7 @@ type Transactor struct {
 	mu      sync.Mutex // held across appends and proposals; taken before every lock of Plane
 	txn     txn
 	written map[*log.Partition]*txnWritten // in the open transaction
+	asked   bool                           // for the id of it: its outcome gets an entry whatever it wrote
 
 	// Guarded by Plane.txns.mu.
 	open    log.ProducerID   // the open transaction, NoProducer without one
@@ -104,6 +105,21 @@ func (t *Transactor) Begin() error {
 	}
 	t.p.txns.opened(t, t.txn.id, t.p.now())
 	return nil
+}
+
+// ID names the open transaction for good: Plane.Outcome tells what became of it, in the
+// next process too, once the metadata log has been opened again.
+func (t *Transactor) ID() (log.ProducerID, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.alive(); err != nil {
+		return log.NoProducer, err
+	}
+	if err := t.txn.admits(); err != nil {
+		return log.NoProducer, err
+	}
+	t.asked = true
+	return t.txn.id, nil
 }
 
 // alive is nil while the transactor is not over.
@@ -177,7 +193,7 @@ func (t *Transactor) Commit(ctx context.Context, positions []group.Commit) error
 	if err := t.txn.seal(true); err != nil {
 		return err
 	}
-	if len(t.written) == 0 && len(positions) == 0 {
+	if len(t.written) == 0 && len(positions) == 0 && !t.asked {
 		t.endLocked(false)
 		return nil
 	}
@@ -283,7 +299,7 @@ func (t *Transactor) Abort() error {
 
 // abortLocked aborts the sealed transaction.
 func (t *Transactor) abortLocked() error {
-	if len(t.written) == 0 {
+	if len(t.written) == 0 && !t.asked {
 		t.endLocked(false) // no partition has heard of it
 		return nil
 	}
@@ -304,6 +320,7 @@ func (t *Transactor) abortLocked() error {
 // endLocked makes way for the next transaction.
 func (t *Transactor) endLocked(used bool) {
 	clear(t.written)
+	t.asked = false
 	t.txn.ended(used)
 	t.p.txns.ended(t)
 }

@@ -445,4 +445,16 @@ func TestFormatOfTransactionsStaysAsItIs(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, l.m.txnOwners, again.txnOwners)
 	require.Equal(t, l.m.completed, again.completed)
+	require.Equal(t, l.m.outcomes, again.outcomes)
+
+	// A snapshot of before there were outcomes opens, and what had ended then is forgotten.
+	before, err := decodeSnapshot(sealed(b[:len(b)-4-len("\x04\x1b")-0x1b]), 5)
+	require.NoError(t, err)
+	require.Equal(t, l.m.txnOwners, before.txnOwners)
+	before.apply(6, nodeStart{})
+	for id, want := range map[log.ProducerID]Outcome{firstBlock: OutcomeForgotten, firstBlock + 1: OutcomeAborted, firstBlock + blockSize: OutcomeForgotten} {
+		got, _, ok := before.outcome(id)
+		require.True(t, ok)
+		require.Equal(t, want, got, "id %d", id)
+	}
 }

@@ -26,6 +26,8 @@ type txnHistory struct {
 	begun   int
 	acked   []int // committed for sure
 	aborted []int // aborted for sure
+
+	ids map[int]log.ProducerID // of those that were noted before their end
 }
 
 func txnSetUp(p *Plane, policy map[string]log.Sync) error {
@@ -49,6 +51,14 @@ func position(n int) []group.Commit {
 func (h *txnHistory) write(p *Plane, t *Transactor) error {
 	n := h.begun
 	h.begun++
+	id, err := t.ID()
+	if err != nil {
+		return err
+	}
+	if h.ids == nil {
+		h.ids = map[int]log.ProducerID{}
+	}
+	h.ids[n] = id
 	var b log.BatchBuilder
 	for range 2 {
 		for _, tp := range txnPartsOf(n) {
@@ -163,7 +173,8 @@ func txnLive(fs vfs.FS, policy map[string]log.Sync, h *txnHistory) (err error) {
 
 // After a stop at any file operation, and a second one during recovery, each
 // transaction is there as a whole or not at all, with the position that belongs to it;
-// what was acknowledged is there, what was refused is not, and nothing is open.
+// what was acknowledged is there, what was refused is not, and nothing is open. What became
+// of each can be asked by its id, and is what its records say.
 func TestTransactionsStopAtEveryFileOperation(t *testing.T) {
 	seed := *crashSeed
 	if seed == 0 {
@@ -253,6 +264,26 @@ func txnVerify(fs *vfs.Mem, policy map[string]log.Sync, h *txnHistory, powerCut 
 	return h.check(p, exact)
 }
 
+// checkOutcome shows that the metadata log tells what became of transaction n: what its
+// records tell, where those are exact, and nothing else than was told before.
+func (h *txnHistory) checkOutcome(p *Plane, n int, there, exact bool) error {
+	id, noted := h.ids[n]
+	if !noted {
+		return nil
+	}
+	got, err := p.Outcome(context.Background(), id)
+	switch {
+	case err != nil:
+		return fmt.Errorf("outcome of transaction %d: %w", n, err)
+	case got != OutcomeCommitted && got != OutcomeAborted,
+		got == OutcomeCommitted && slices.Contains(h.aborted, n),
+		exact && got == OutcomeAborted && slices.Contains(h.acked, n),
+		exact && there != (got == OutcomeCommitted):
+		return fmt.Errorf("transaction %d has outcome %d; records are there: %v; acknowledged %v, aborted %v", n, got, there, h.acked, h.aborted)
+	}
+	return nil
+}
+
 func (h *txnHistory) check(p *Plane, exact bool) error {
 	found := map[log.TopicPartition][]int{}
 	for _, tp := range txnParts {
@@ -272,6 +303,9 @@ func (h *txnHistory) check(p *Plane, exact bool) error {
 					records++
 				}
 			}
+		}
+		if err := h.checkOutcome(p, n, records > 0, exact); err != nil {
+			return err
 		}
 		switch {
 		case records > 0 && slices.Contains(h.aborted, n):

@@ -70,7 +70,8 @@ func (d *decoder) positions() (positions []group.Commit) {
 }
 
 // txnOwner is a live owner. Of all its transactions the last decided one is
-// remembered: those before it have ended wherever anybody could ask.
+// remembered here: those before it have ended in every partition. What programs may ask
+// for is in outcomes.
 type txnOwner struct {
 	name      string
 	nonce     uint64
@@ -112,7 +113,7 @@ func (m *metadata) txnOwnerBegin(e txnOwnerBegin) result {
 		return result{err: ErrExhausted}
 	}
 	if taken {
-		delete(m.txnOwners, before)
+		m.endTxnOwner(before)
 	}
 	first := m.nextBlock
 	m.nextBlock += blockSize
@@ -138,8 +139,7 @@ func (m *metadata) txnCommit(index int64, e txnCommit) result {
 		m.groups.Apply(e.time, c)
 	}
 	if live {
-		o.decided, o.committed = e.id, true
-		m.txnOwners[first] = o
+		m.decide(first, e.id, true)
 	}
 	if len(e.ends) > 0 {
 		m.completed = append(m.completed, completion{index: index, txn: e.id, ends: e.ends})
@@ -156,8 +156,7 @@ func (m *metadata) txnAbort(e txnAbort) result {
 	if err := undecidedOf(o, live, e.id); err != nil {
 		return result{err: err}
 	}
-	o.decided, o.committed = e.id, false
-	m.txnOwners[first] = o
+	m.decide(first, e.id, false)
 	return result{first: e.id}
 }
 

@@ -88,7 +88,8 @@ type undecidedTx struct {
 	touched []*log.Partition
 }
 
-func (w *undecidedTx) Begin() error { return nil }
+func (w *undecidedTx) Begin() error              { return nil }
+func (*undecidedTx) ID() (log.ProducerID, error) { return 1, nil }
 func (w *undecidedTx) Write(p *log.Partition, b *log.BatchBuilder) error {
 	if b.Len() == 0 {
 		return nil

@@ -20,9 +20,10 @@ import (
 type Tx struct {
 	p *TxProducer
 
-	mu      sync.Mutex // guards the fields below; held across appends
-	ended   bool       // Commit or Abort has been called
-	err     error      // the first; set once
+	mu      sync.Mutex     // guards the fields below; held across appends
+	ended   bool           // Commit or Abort has been called
+	err     error          // the first; set once
+	id      log.ProducerID // asked of the writer once; 0 before
 	batches map[*log.Partition]*log.BatchBuilder
 
 	positions map[*consumer]txPositions // that are part of it

@@ -47,6 +47,7 @@ func (o TxOptions) WithDefaults() (TxOptions, error) {
 // the owner is over.
 type TxWriter interface {
 	Begin() error
+	ID() (log.ProducerID, error)                          // of the open transaction, whose outcome is remembered from then on
 	Write(part *log.Partition, b *log.BatchBuilder) error // and resets b
 	Commit(ctx context.Context, positions []group.Commit) error
 	Abort() error
@@ -97,8 +98,7 @@ func (p *TxProducer) Begin() (*Tx, error) {
 // opened anew: it is tried again until then. When ctx ends before the commit is decided
 // it is aborted. An error means that it is aborted, unless it matches ErrUnknown: the
 // metadata log failed while it was written, so that nobody can be asked before the node
-// has been opened again. What is there then tells: the records, or the positions that
-// were part of the transaction.
+// has been opened again. It tells then what became of the transaction, by its Tx.ID.
 func (p *TxProducer) Commit(ctx context.Context) error {
 	tx, err := p.take()
 	if err != nil {
