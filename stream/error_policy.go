@@ -110,14 +110,20 @@ func (app *Topology) OnError(p ErrorPolicy) *Topology {
 }
 
 // OnError sets what becomes of records that the step that made the stream cannot
-// handle: a source that it cannot decode, others for which the function fails.
+// handle: a source that it cannot decode, others for which the function fails. For a join of streams
+// see Table.OnError; the records themselves are kept for other pairs.
 func (s Stream[K, V]) OnError(p ErrorPolicy) Stream[K, V] {
 	s.n.step.setPolicy(p)
 	return s
 }
 
 // OnError sets what becomes of records that the function of the aggregation cannot
-// handle. The aggregate is then as it was before the record.
+// handle. The aggregate is then as it was before the record. Of a Filter or Map a row for which the function
+// fails is none, as if it were filtered out, of a join a pair; both are counted when they come to be.
+//
+// What joins of tables and of streams fail for is made of two records, and no dead letter: have the join give
+// both, and a Map behind it do the rest. Aggregations of the groups of a table cannot pass over a row,
+// which would be taken out later all the same: they take Fail, and Retry before.
 func (t Table[K, V]) OnError(p ErrorPolicy) Table[K, V] {
 	t.n.step.setPolicy(p)
 	return t
@@ -136,15 +142,32 @@ func (s *step) setPolicy(p ErrorPolicy) {
 	}
 }
 
-// policy is the one that holds for the step.
+// policy is the one that holds for the step: that of the topology as far as it is possible.
 func (s *step) policy() ErrorPolicy {
 	switch {
+	case s.policyOf != nil:
+		return s.policyOf.policy()
 	case !s.guarded:
 		return Fail()
 	case s.onError != nil:
 		return *s.onError
 	}
-	return s.app.onError
+	p := s.app.onError
+	if s.refuses(p) != "" {
+		p.verdict, p.letters = verdictFail, nil
+	}
+	return p
+}
+
+// refuses tells why a policy cannot hold for the step; empty where it can.
+func (s *step) refuses(p ErrorPolicy) string {
+	switch {
+	case p.verdict != verdictFail && s.noSkip != "":
+		return s.noSkip
+	case p.verdict == verdictLetter:
+		return s.noLetters
+	}
+	return ""
 }
 
 // checkPolicy adds what is wrong with the policy that holds for the step.
@@ -152,7 +175,13 @@ func (s *step) checkPolicy(add func(problem string)) {
 	if s.onError != nil && !s.guarded {
 		add(fmt.Sprintf("OnError does not apply to %s: it calls no function of the program, or one whose failure always ends the job", s.kind))
 	}
-	if p := s.policy(); p.letters != nil {
+	if s.onError != nil && s.guarded {
+		if problem := s.refuses(*s.onError); problem != "" {
+			add("OnError: " + problem)
+			return
+		}
+	}
+	if p := s.policy(); p.letters != nil && s.policyOf == nil {
 		if err := p.letters.Err(); err != nil {
 			add(err.Error())
 		}

@@ -73,6 +73,12 @@ func guardedSteps(in topic.Topic[string, int], out topic.Topic[string, int]) map
 			app.Stream(in).GroupByKey().Window(window.Tumbling(time.Hour)).Aggregate(sum).As("step").OnError(p).ToStream().
 				KeyByKV(func(k window.Key[string], _ int) string { return k.Key }).To(out)
 		},
+		"join table": func(app *stream.Topology, p stream.ErrorPolicy) {
+			app.Stream(in).LeftJoinTable(app.Table(topic.New[string, int]("rows")), func(v, _ int, _ bool) int { return boom(v) }).As("step").OnError(p).To(out)
+		},
+		"join global": func(app *stream.Topology, p stream.ErrorPolicy) {
+			app.Stream(in).LeftJoinGlobal(app.GlobalTable(topic.New[int, int]("all")), boom, func(v, _ int, _ bool) int { return v }).As("step").OnError(p).To(out)
+		},
 		"split": func(app *stream.Topology, p stream.ErrorPolicy) {
 			yes, no := app.OnError(p).Stream(in).Split(func(v int) bool { return boom(v) > 2 })
 			yes.Merge(no).To(out)

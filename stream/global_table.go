@@ -91,6 +91,7 @@ func (s Stream[K, V]) LeftJoinGlobalKV[K2, V2, R any](g GlobalTable[K2, V2], on 
 func joinGlobal[K, V, K2, V2, R any](s Stream[K, V], g *globalTable[K2, V2], kind string, missing, left bool, on func(K, V) K2, pair func(K, V, V2, bool) R) Stream[K, R] {
 	out := &node[K, R]{step: s.n.step.app.declare(kind, s.n.step)}
 	requireFunc(out.step, missing)
+	guards[K, V](out.step)
 	if g.step.app != s.n.step.app {
 		out.step.fault("joins a global table of another topology; build both on one")
 	}
@@ -100,6 +101,25 @@ func joinGlobal[K, V, K2, V2, R any](s Stream[K, V], g *globalTable[K2, V2], kin
 	id, mayBeNil := out.step.id, nilable[K2]()
 	connect(s.n, out.step, func(o *opening) port[K, V] {
 		t, down, rows := o.task, out.open(o), g.open(o)
+		join := func(k K, v V) (made R, ok bool) {
+			var found *V2
+			if key := on(k, v); !mayBeNil || !isNil(&key) {
+				var err error
+				if found, err = rows.get(key); err != nil {
+					t.Fail(id, err)
+					return made, false
+				}
+			}
+			if found == nil && !left {
+				return made, false
+			}
+			right, ok := valueOf(found)
+			return pair(k, v, right, ok), true
+		}
+		joined := func(_ *engine.Meta, k K, v *V) (R, bool) { return join(k, *v) }
+		if g := openGuard[K, V](o, out.step); g != nil {
+			joined, _ = g.rows(join)
+		}
 		var made R // scratch: it escapes to what follows
 		return port[K, V]{Watermark: down.Watermark, Idle: down.Idle, Push: func(m *engine.Meta, k K, v *V) {
 			if m.Deleted {
@@ -107,20 +127,10 @@ func joinGlobal[K, V, K2, V2, R any](s Stream[K, V], g *globalTable[K2, V2], kin
 				return
 			}
 			t.Running = id
-			var found *V2
-			if key := on(k, *v); !mayBeNil || !isNil(&key) {
-				var err error
-				if found, err = rows.get(key); err != nil {
-					t.Fail(id, err)
-					return
-				}
+			var ok bool
+			if made, ok = joined(m, k, v); ok {
+				down.Push(m, k, &made)
 			}
-			if found == nil && !left {
-				return
-			}
-			right, ok := valueOf(found)
-			made = pair(k, *v, right, ok)
-			down.Push(m, k, &made)
 		}}
 	})
 	return Stream[K, R]{out}

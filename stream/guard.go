@@ -82,6 +82,119 @@ func (g *guard[K, V]) do(m *engine.Meta, key func() (K, error), v *V, f func() e
 	}
 }
 
+// quietly is do for what was dealt with before, or is only looked at: what fails for good is
+// passed over, and not counted.
+func (g *guard[K, V]) quietly(f func() error) bool {
+	for n := 0; ; n++ {
+		g.t.Running = g.step.id
+		err := safely(f)
+		switch {
+		case err == nil:
+			return true
+		case n == g.policy.retries && g.policy.verdict != verdictFail:
+			return false
+		case n == g.policy.retries:
+			failStep(g.t, g.step.id, err)
+			return false
+		case !g.t.Sleep(g.policy.wait(n)):
+			g.t.Fail(g.step.id, fmt.Errorf("the job ended while a row waited to be tried again: %w", err))
+			return false
+		}
+	}
+}
+
+// rows is f under the guard for the rows of a table: made for one that comes to be, and looked for what
+// one was and one that is looked up. A row for which f fails for good is none.
+func (g *guard[K, V]) rows[R any](f func(K, V) (R, bool)) (made func(m *engine.Meta, k K, v *V) (R, bool), looked func(K, V) (R, bool)) {
+	var (
+		key   K
+		value V
+		r     R
+		keep  bool
+	)
+	attempt := func() error {
+		r, keep = f(key, value)
+		return nil
+	}
+	keyOf := func() (K, error) { return key, nil }
+	made = func(m *engine.Meta, k K, v *V) (R, bool) {
+		key, value = k, *v
+		ok := g.do(m, keyOf, v, attempt, nil)
+		return r, ok && keep
+	}
+	looked = func(k K, v V) (R, bool) {
+		key, value = k, v
+		ok := g.quietly(attempt)
+		return r, ok && keep
+	}
+	return made, looked
+}
+
+// pairs is pair under the guard, for a join of tables: made for a change that comes to be, and
+// looked for what was before.
+func (g *guard[K, V]) pairs[A, B, R any](pair func(*A, *B) R) (made, looked func(m *engine.Meta, k K, a *A, b *B) (R, bool)) {
+	var (
+		key   K
+		left  *A
+		right *B
+		r     R
+	)
+	attempt := func() error {
+		r = pair(left, right)
+		return nil
+	}
+	keyOf := func() (K, error) { return key, nil }
+	made = func(m *engine.Meta, k K, a *A, b *B) (R, bool) {
+		key, left, right = k, a, b
+		ok := g.do(m, keyOf, nil, attempt, nil)
+		return r, ok
+	}
+	looked = func(_ *engine.Meta, _ K, a *A, b *B) (R, bool) {
+		left, right = a, b
+		ok := g.quietly(attempt)
+		return r, ok
+	}
+	return made, looked
+}
+
+// openPairs is pair as a join in one task calls it: under the step's policy, where it has one. made is for what comes
+// to be, looked for what was before or is looked up.
+func openPairs[K, A, B, R any](o *opening, s *step, pair func(*A, *B) R) (made, looked func(m *engine.Meta, k K, a *A, b *B) (R, bool)) {
+	if g := openGuard[K, struct{}](o, s); g != nil {
+		return g.pairs(pair)
+	}
+	t, id := o.task, s.id
+	made = func(_ *engine.Meta, _ K, a *A, b *B) (R, bool) {
+		t.Running = id
+		return pair(a, b), true
+	}
+	return made, made
+}
+
+// guardsPairs makes the step, a join, one to which error policies apply.
+func guardsPairs(s *step) {
+	s.guarded, s.letterCodecs = true, func() error { return nil }
+	s.noLetters = "a join fails for a pair, which is no record: take Fail, Skip or Retry, or have the join give both values and a Map behind it fail"
+}
+
+// outside is f for those who read the rows of a table of the step beside its tasks: where what fails is
+// passed over, they do so too.
+func outside[A, B, R any](s *step, f func(A, B) (R, bool)) func(A, B) (R, bool) {
+	return func(a A, b B) (r R, ok bool) {
+		if s.policy().verdict == verdictFail {
+			return f(a, b)
+		}
+		if safely(func() error {
+			r, ok = f(a, b)
+			return nil
+		}) != nil {
+			var none R
+			return none, false
+		}
+		return r, ok
+	}
+}
+
 // safely calls f and makes an error of its panic. The end of the goroutine is not to be
 // held up.
 func safely(f func() error) (err error) {

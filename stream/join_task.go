@@ -15,7 +15,7 @@ type joining[K, V, V2, R any] struct {
 	step  int
 	key   codec.Codec[K]
 	spec  window.Join
-	pair  func(v *V, v2 *V2) R
+	pair  func(m *engine.Meta, k K, v *V, v2 *V2) (r R, ok bool)
 	left  matching[K, V]
 	right matching[K, V2]
 	down  port[K, R]
@@ -167,9 +167,9 @@ func (j *joining[K, V, V2, R]) emit(m *engine.Meta, key []byte, v *V, v2 *V2) {
 	if !ok {
 		return
 	}
-	j.t.Running = j.step
-	j.result = j.pair(v, v2)
-	j.down.Push(m, k, &j.result)
+	if j.result, ok = j.pair(m, k, v, v2); ok {
+		j.down.Push(m, k, &j.result)
+	}
 }
 
 // advance moves the watermark of both sides to w: what has no match and is closed comes

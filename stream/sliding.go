@@ -25,6 +25,8 @@ type sliding[K, V, A any] struct {
 	key  codec.Codec[K]
 	fold fold[A, V]
 
+	guard *guard[K, V] // nil under Fail
+
 	piles  *state.WindowTable[pile[V]]
 	pileMs int64
 	timers *state.TimerQueue // of windows, by window start and key
@@ -49,6 +51,7 @@ type sliding[K, V, A any] struct {
 // aggregateSliding is aggregateWindows where the windows slide.
 func aggregateSliding[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *step, f fold[A, V]) *tableNode[WK, A] {
 	n := newTable[WK, A](s)
+	guards[K, V](s)
 	n.each, n.kept, n.settled = true, false, true
 	n.closing = func(k WK) int64 { return window.Key[K](k).Start.UnixMilli() }
 	inWindows(s, n.key, w.g.key)
@@ -58,7 +61,7 @@ func aggregateSliding[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 	changed := keepChanged(s, w.emit, windowBytes)
 	s.checkToo(func() string { return checkMarked(w.emit, n.wantsOld()) })
 	key := w.g.key
-	n.stored = storedPiles[K, WK, V, A]{w.spec, pileMs, n.key, key, piles, timers, pileCodec[V]{value, l}, f}.stored()
+	n.stored = storedPiles[K, WK, V, A]{w.spec, pileMs, n.key, key, piles, timers, pileCodec[V]{value, l}, f, s}.stored()
 	w.g.keepValue = true
 	w.g.downs = append(w.g.downs, func(o *opening) engine.KeyedPort[V] {
 		a := &sliding[K, V, A]{t: o.task, step: s.id, spec: w.spec, key: key, fold: f, pileMs: pileMs, w: window.Unknown,
@@ -85,6 +88,7 @@ func aggregateSliding[K, V any, WK window.KeyOf[K], A any](w Windowed[K, V], s *
 		all := state.NewTimers(store.Store)
 		store.SetTable(all)
 		a.timers = all.Queue(0)
+		a.guard = openGuard[K, V](o, s)
 		a.ticks = openTicks(o, s, changed, w.emit, a.ticked)
 		return engine.KeyedPort[V]{Push: a.push, Watermark: a.advance, Idle: out.Idle}
 	})
@@ -289,9 +293,10 @@ func (a *sliding[K, V, A]) emit(k K, start int64, added int, was bool, mark wind
 		return
 	}
 	c := change[A]{new: &a.is, had: was && to-from > 1}
-	if c.had && a.old {
-		a.folded(&a.was, from, to, added)
-		c.old = &a.was
+	if c.had && (a.old || a.guard != nil) {
+		if c.had = a.folded(&a.was, k, from, to, added, true); c.had && a.old {
+			c.old = &a.was
+		}
 	}
 	if last := to - 1; c.had {
 		if last == added {
@@ -299,28 +304,89 @@ func (a *sliding[K, V, A]) emit(k K, start int64, added int, was bool, mark wind
 		}
 		c.oldTime = a.rows[last].time
 	}
-	a.folded(&a.is, from, to, -1)
-	a.change(k, start, a.rows[to-1].time, c, mark)
+	if !a.folded(&a.is, k, from, to, added, false) {
+		c.new = nil
+	}
+	if c.had || c.new != nil {
+		a.change(k, start, a.rows[to-1].time, c, mark)
+	}
 }
 
-// folded folds rows [from, to) but for one into result.
-func (a *sliding[K, V, A]) folded(result *A, from, to, without int) {
+// folded folds rows [from, to) into result, as they were before the one added or with it, and tells whether
+// there is a result: rows for which the fold fails are left out, where the policy says so. What failed
+// before one was added is not counted again.
+func (a *sliding[K, V, A]) folded(result *A, k K, from, to, added int, before bool) (any bool) {
 	var none A
 	*result = none
 	a.t.Running = a.step
-	first := true
+	if a.guard != nil {
+		return a.foldedUnder(result, k, from, to, added, before)
+	}
 	for i := from; i < to; i++ {
-		if i == without {
+		if before && i == added {
 			continue
 		}
-		v, err := a.values.clone(&a.rows[i].value) // the fold may change it
-		if err != nil {
+		if err := a.take(result, !any, i); err != nil {
 			a.t.Fail(a.step, err)
-			return
+			return false
 		}
-		a.fold(result, first, &v)
-		first = false
+		any = true
 	}
+	return any
+}
+
+// take folds one of rows.
+func (a *sliding[K, V, A]) take(result *A, first bool, i int) error {
+	v, err := a.values.clone(&a.rows[i].value) // the fold may change it
+	if err == nil {
+		a.fold(result, first, &v)
+	}
+	return err
+}
+
+// foldedUnder is folded under the step's error policy. A call that fails may have changed the
+// result: it is made anew then, without that row.
+func (a *sliding[K, V, A]) foldedUnder(result *A, k K, from, to, added int, before bool) bool {
+	in, dirty := make([]int, 0, to-from), false // rows that are folded; the result is not of them alone
+	again := func() error {
+		var none A
+		*result = none
+		for n, i := range in {
+			if err := a.take(result, n == 0, i); err != nil {
+				return err
+			}
+		}
+		dirty = false
+		return nil
+	}
+	own, keyOf := engine.Meta{Offset: -1}, func() (K, error) { return k, nil }
+	for i := from; i < to && !a.t.Failed(); i++ {
+		if before && i == added {
+			continue
+		}
+		attempt := func() error {
+			if dirty {
+				if err := again(); err != nil {
+					return err
+				}
+			}
+			dirty = true
+			err := a.take(result, len(in) == 0, i)
+			dirty = err != nil
+			return err
+		}
+		ok := false
+		if before || added >= 0 && i != added {
+			ok = a.guard.quietly(attempt)
+		} else {
+			own.Time = a.rows[i].time
+			ok = a.guard.do(&own, keyOf, &a.rows[i].value, attempt, nil)
+		}
+		if ok {
+			in = append(in, i)
+		}
+	}
+	return len(in) > 0 && (!dirty || a.guard.quietly(again)) && !a.t.Failed()
 }
 
 // gather makes rows those of a key with times in [from, to].

@@ -9,7 +9,7 @@ import (
 )
 
 // storedJoin is a table whose rows pair makes of those of two others with the same key.
-func storedJoin[K, V, V2, R any](left *tableNode[K, V], right *tableNode[K, V2], exists func(left, right bool) bool, pair func(*V, *V2) R) *stored[K, R] {
+func storedJoin[K, V, V2, R any](left *tableNode[K, V], right *tableNode[K, V2], exists func(left, right bool) bool, pair func(*V, *V2) (R, bool)) *stored[K, R] {
 	if left.stored == nil || right.stored == nil {
 		return nil
 	}
@@ -26,7 +26,9 @@ func storedJoin[K, V, V2, R any](left *tableNode[K, V], right *tableNode[K, V2],
 		if b != nil {
 			v2, timeB = &b.value, b.time
 		}
-		return row[R]{pair(v, v2), latest(timeA, a != nil, timeB, b != nil)}, true
+		made.time = latest(timeA, a != nil, timeB, b != nil)
+		made.value, ok = pair(v, v2)
+		return made, ok
 	})
 }
 

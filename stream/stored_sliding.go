@@ -20,6 +20,7 @@ type storedPiles[K any, WK window.KeyOf[K], V, A any] struct {
 	piles, timers *storeDecl
 	pile          codec.Codec[pile[V]]
 	fold          fold[A, V]
+	step          *step
 }
 
 func (s storedPiles[K, WK, V, A]) stored() *stored[WK, A] {
@@ -78,14 +79,35 @@ func (s storedPiles[K, WK, V, A]) get(in stores, wk WK) (r row[A], ok bool, err 
 	return s.folded(in, key, start)
 }
 
-// folded is the row of a window that is open; ok is false where it holds nothing.
+// folded is the row of a window that is open; ok is false where it holds nothing. Records for which
+// the fold fails are left out, where the policy of the step says so.
 func (s storedPiles[K, WK, V, A]) folded(in stores, key []byte, start int64) (r row[A], ok bool, err error) {
-	rows, err := s.records(in, key, start, s.spec.End(start))
-	for i := range rows {
-		s.fold(&r.value, i == 0, &rows[i].value)
-		r.time = rows[i].time
+	skips := s.step.policy().verdict != verdictFail
+	failed := make(map[int]bool)
+	for {
+		rows, err := s.records(in, key, start, s.spec.End(start))
+		if err != nil || len(rows) == 0 {
+			return r, false, err
+		}
+		r, ok = row[A]{time: rows[len(rows)-1].time}, false
+		at := 0
+		fold := func() error {
+			for at = range rows {
+				if !failed[at] {
+					s.fold(&r.value, !ok, &rows[at].value)
+					ok = true
+				}
+			}
+			return nil
+		}
+		if !skips {
+			return r, ok, fold()
+		}
+		if safely(fold) == nil {
+			return r, ok, nil
+		}
+		failed[at] = true // and the others anew: what it has changed before it failed is not known
 	}
-	return r, len(rows) > 0, err
 }
 
 func (s storedPiles[K, WK, V, A]) walk(in stores, within bounded[WK]) iter.Seq2[storedRow[A], error] {

@@ -42,6 +42,7 @@ func joinTable[K, V, V2, R any](s Stream[K, V], t Table[K, V2], kind string, mis
 	g.meet()
 	st := s.n.step.app.declare(kind, by, t.n.step)
 	requireFunc(st, missing)
+	guards[K, V](st)
 	st.joint, st.first = true, []*step{t.n.step}
 	meet(st, t.n)
 	side := &joinSide[K, V]{of: s.n.step, g: g}
@@ -68,6 +69,17 @@ func joinTable[K, V, V2, R any](s Stream[K, V], t Table[K, V2], kind string, mis
 			task.Running = st.id
 			made = pair(v, v2)
 			down.Push(m, k, &made)
+		}
+		if guard := openGuard[K, V](o, st); guard != nil {
+			var right *V2
+			paired := guard.call(func(_ K, v V) (R, error) { return pair(&v, right), nil })
+			push = func(m *engine.Meta, k K, v *V, v2 *V2) {
+				right = v2
+				var ok bool
+				if made, ok = paired(m, k, v); ok {
+					down.Push(m, k, &made)
+				}
+			}
 		}
 		return engine.KeyedPort[V]{Watermark: time.Watermark, Idle: time.Idle, Push: func(m *engine.Meta, _ uint64, key []byte, v *V) {
 			if m.NoKey {

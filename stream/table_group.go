@@ -40,15 +40,20 @@ func groupTable[K, V, K2 any](t Table[K, V], s *step, f func(K, V) K2) GroupedTa
 	if err != nil {
 		s.fault(fmt.Sprintf("no codec for the value: %v", err))
 	}
+	guards[K, V](s)
 	t.n.read(always, func(o *opening) rowPort[K, V] {
 		task, way, values := o.task, g.enter(o), newCloner(value)
 		own := engine.Meta{Offset: -1}
 		var was, is []byte // the groups
 		var r retraction[V]
+		wasIn := func(k K, v V) (K2, bool) { return f(k, v), true }
+		isIn := func(_ *engine.Meta, k K, v *V) (K2, bool) { return f(k, *v), true }
+		if g := openGuard[K, V](o, s); g != nil {
+			isIn, wasIn = g.rows(wasIn)
+		}
 		// The values go to another task, and must not change under its hands.
-		take := func(key []byte, k K, from *V) ([]byte, V, bool) {
-			task.Running = s.id
-			key, err := g.key.Append(key[:0], f(k, *from))
+		take := func(key []byte, group K2, from *V) ([]byte, V, bool) {
+			key, err := g.key.Append(key[:0], group)
 			if err != nil {
 				task.Fail(s.id, fmt.Errorf("encode key: %w", err))
 			}
@@ -60,13 +65,19 @@ func groupTable[K, V, K2 any](t Table[K, V], s *step, f func(K, V) K2) GroupedTa
 		}
 		return rowPort[K, V]{Watermark: way.Watermark, Idle: way.Idle, Change: func(m *engine.Meta, k K, c change[V]) {
 			own.Time = m.Time
-			r = retraction[V]{hasOld: c.had, hasNew: c.new != nil}
+			r = retraction[V]{}
 			ok := true
-			if r.hasOld {
-				was, r.old, ok = take(was, k, c.old)
+			var group K2
+			task.Running = s.id
+			if c.had {
+				if group, r.hasOld = wasIn(k, *c.old); r.hasOld {
+					was, r.old, ok = take(was, group, c.old)
+				}
 			}
-			if ok && r.hasNew {
-				is, r.new, ok = take(is, k, c.new)
+			if ok && c.new != nil {
+				if group, r.hasNew = isIn(m, k, c.new); r.hasNew {
+					is, r.new, ok = take(is, group, c.new)
+				}
 			}
 			switch {
 			case !ok:
@@ -86,6 +97,13 @@ func groupTable[K, V, K2 any](t Table[K, V], s *step, f func(K, V) K2) GroupedTa
 	return GroupedTable[K2, V]{g: g}
 }
 
+// behind adds an aggregation below the groups.
+func (g GroupedTable[K, V]) behind(kind string) *step {
+	s := g.g.behind(kind, true)
+	s.noSkip = "a row that is passed over when it goes into a group would be taken out of it later all the same: take Fail, or Retry and then Fail"
+	return s
+}
+
 // Emit sets when the aggregation emits: OnClose, the default, each changed group once a
 // checkpoint, with its newest value; OnUpdate every change.
 func (g GroupedTable[K, V]) Emit(e window.Emit) GroupedTable[K, V] {
@@ -95,7 +113,7 @@ func (g GroupedTable[K, V]) Emit(e window.Emit) GroupedTable[K, V] {
 
 // Count counts the rows of each group. A group all of whose rows are gone has a count of 0.
 func (g GroupedTable[K, V]) Count[_ lazily[V]]() Table[K, int64] {
-	return Table[K, int64]{aggregate(g.g, g.g.behind("count", true), g.emit, func(n *int64, _ bool, r *retraction[V]) {
+	return Table[K, int64]{aggregate(g.g, g.behind("count"), g.emit, func(n *int64, _ bool, r *retraction[V]) {
 		if r.hasOld {
 			*n--
 		}
@@ -109,7 +127,7 @@ func (g GroupedTable[K, V]) Count[_ lazily[V]]() Table[K, int64] {
 // in before. The first row of a group is where it begins. Where V is a pointer, slice or map,
 // a sub that returns nil deletes the group's row.
 func (g GroupedTable[K, V]) Reduce[_ lazily[V]](add, sub func(V, V) V) Table[K, V] {
-	s := g.g.behind("reduce", true)
+	s := g.behind("reduce")
 	requireFunc(s, add == nil || sub == nil)
 	vanish := nilable[V]()
 	return Table[K, V]{aggregate(g.g, s, g.emit, func(a *V, first bool, r *retraction[V]) {
@@ -133,7 +151,7 @@ func (g GroupedTable[K, V]) Reduce[_ lazily[V]](add, sub func(V, V) V) Table[K, 
 // a function that returns nil says that there is nothing: the group's row is deleted,
 // and the next row of the group begins anew.
 func (g GroupedTable[K, V]) Aggregate[A any](add, sub func(A, V) A) Table[K, A] {
-	s := g.g.behind("aggregate", true)
+	s := g.behind("aggregate")
 	requireFunc(s, add == nil || sub == nil)
 	return Table[K, A]{aggregate(g.g, s, g.emit, func(a *A, _ bool, r *retraction[V]) {
 		if r.hasOld {

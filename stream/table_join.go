@@ -47,6 +47,7 @@ func valueOf[V any](v *V) (value V, ok bool) {
 func joinTables[K, V, V2, R any](t Table[K, V], other Table[K, V2], kind string, missing bool, need [2]bool, pair func(*V, *V2) R) Table[K, R] {
 	s := t.n.step.app.declare(kind, t.n.step, other.n.step)
 	requireFunc(s, missing)
+	guardsPairs(s)
 	s.joint = true
 	meet(s, t.n)
 	meet(s, other.n)
@@ -55,15 +56,17 @@ func joinTables[K, V, V2, R any](t Table[K, V], other Table[K, V2], kind string,
 	exists := func(left, right bool) bool {
 		return (left || right) && (left || !need[0]) && (right || !need[1])
 	}
-	n.stored = storedJoin(t.n, other.n, exists, pair)
+	n.stored = storedJoin(t.n, other.n, exists, outside(s, func(v *V, v2 *V2) (R, bool) { return pair(v, v2), true }))
 	open := func(o *opening) *tableJoin[K, V, V2, R] {
 		j, ok := o.opened[s.id].(*tableJoin[K, V, V2, R])
 		if !ok {
-			j = &tableJoin[K, V, V2, R]{t: o.task, step: s.id, pair: pair, exists: exists,
+			j = &tableJoin[K, V, V2, R]{t: o.task, exists: exists,
 				left: viewOf(o, t.n), right: viewOf(o, other.n), own: engine.Meta{Offset: -1}}
 			o.opened[s.id] = j
+			j.pair, j.pairLooked = openPairs[K](o, s, pair)
 			j.out = n.openTable(o)
 			j.out.rows.get = j.get
+			j.wantsOld = j.out.old || !s.policy().fails()
 			j.time = openInputs(o, s, 2, j.out.Watermark, j.out.Idle)
 		}
 		return j
@@ -103,13 +106,16 @@ func spreadAlike(s *step) {
 // tableJoin is a join of two tables in one task.
 type tableJoin[K, V, V2, R any] struct {
 	t      *engine.Task
-	step   int
-	pair   func(v *V, v2 *V2) R
 	exists func(left, right bool) bool
 	left   *view[K, V]
 	right  *view[K, V2]
 	out    *tableOut[K, R]
 	time   *inputTimes
+
+	wantsOld bool // it takes what a row was to know whether there was one, or what follows asks
+
+	pair       func(m *engine.Meta, k K, v *V, v2 *V2) (r R, ok bool) // for a row that comes to be
+	pairLooked func(m *engine.Meta, k K, v *V, v2 *V2) (r R, ok bool) // for one that was, or is looked up
 
 	own     engine.Meta
 	was, is R // scratch
@@ -121,8 +127,8 @@ func (j *tableJoin[K, V, V2, R]) get(k K) (row[R], bool) {
 	if !j.exists(okLeft, okRight) {
 		return row[R]{}, false
 	}
-	j.t.Running = j.step
-	return row[R]{j.pair(ifAny(&l.value, okLeft), ifAny(&r.value, okRight)), latest(l.time, okLeft, r.time, okRight)}, true
+	made, ok := j.pairLooked(&j.own, k, ifAny(&l.value, okLeft), ifAny(&r.value, okRight))
+	return row[R]{made, latest(l.time, okLeft, r.time, okRight)}, ok
 }
 
 func ifAny[V any](v *V, ok bool) *V {
@@ -148,15 +154,17 @@ func (j *tableJoin[K, V, V2, R]) changeLeft(m *engine.Meta, k K, c change[V]) {
 	r, ok := j.right.get(k)
 	right := ifAny(&r.value, ok)
 	made := change[R]{had: j.exists(c.had, ok), oldTime: latest(c.oldTime, c.had, r.time, ok)}
-	j.t.Running = j.step
-	if made.had && j.out.old {
-		j.was = j.pair(c.old, right)
-		made.old = &j.was
+	if made.had && j.wantsOld {
+		if j.was, made.had = j.pairLooked(m, k, c.old, right); made.had {
+			made.old = &j.was
+		}
 	}
 	j.own.Time = m.Time
 	if j.exists(c.new != nil, ok) {
-		j.is = j.pair(c.new, right)
-		j.own.Time, made.new = latest(m.Time, c.new != nil, r.time, ok), &j.is
+		j.own.Time = latest(m.Time, c.new != nil, r.time, ok)
+		if j.is, ok = j.pair(&j.own, k, c.new, right); ok {
+			made.new = &j.is
+		}
 	}
 	j.change(k, made)
 }
@@ -166,15 +174,17 @@ func (j *tableJoin[K, V, V2, R]) changeRight(m *engine.Meta, k K, c change[V2]) 
 	l, ok := j.left.get(k)
 	left := ifAny(&l.value, ok)
 	made := change[R]{had: j.exists(ok, c.had), oldTime: latest(l.time, ok, c.oldTime, c.had)}
-	j.t.Running = j.step
-	if made.had && j.out.old {
-		j.was = j.pair(left, c.old)
-		made.old = &j.was
+	if made.had && j.wantsOld {
+		if j.was, made.had = j.pairLooked(m, k, left, c.old); made.had {
+			made.old = &j.was
+		}
 	}
 	j.own.Time = m.Time
 	if j.exists(ok, c.new != nil) {
-		j.is = j.pair(left, c.new)
-		j.own.Time, made.new = latest(l.time, ok, m.Time, c.new != nil), &j.is
+		j.own.Time = latest(l.time, ok, m.Time, c.new != nil)
+		if j.is, ok = j.pair(&j.own, k, left, c.new); ok {
+			made.new = &j.is
+		}
 	}
 	j.change(k, made)
 }

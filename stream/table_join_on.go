@@ -108,7 +108,8 @@ func joinOn[K, V, K2, V2, R any](t Table[K, V], other Table[K2, V2], kind string
 
 	s := answers.behind(kind, true)
 	requireFunc(s, missing)
-	middle.partOf = s
+	guardsPairs(s)
+	middle.partOf, middle.policyOf, by.policyOf = s, s, s
 	n := newTable[K, R](s)
 	n.each, n.settled, n.keeps = t.n.each && other.n.each, true, new(keeping)
 
@@ -120,7 +121,7 @@ func joinOn[K, V, K2, V2, R any](t Table[K, V], other Table[K2, V2], kind string
 	d.results = cells.value
 
 	t.n.read(always, func(o *opening) rowPort[K, V] {
-		return openAsking(o, by.id, requests, t.n.key, value, on)
+		return openAsking(o, by, requests, t.n.key, value, on)
 	})
 	open := func(o *opening) *subscribing[V, V2, R] {
 		b, ok := o.opened[middle.id].(*subscribing[V, V2, R])
@@ -169,17 +170,20 @@ func joinOn[K, V, K2, V2, R any](t Table[K, V], other Table[K2, V2], kind string
 }
 
 // openAsking opens the side of the left table in one task.
-func openAsking[K, V, K2 any](o *opening, step int, requests *grouping[K2, request[V]], keys codec.Codec[K], value codec.Codec[V], on func(K, V) K2) rowPort[K, V] {
-	t, way, values := o.task, requests.enter(o), newCloner(value)
+func openAsking[K, V, K2 any](o *opening, by *step, requests *grouping[K2, request[V]], keys codec.Codec[K], value codec.Codec[V], on func(K, V) K2) rowPort[K, V] {
+	t, step, way, values := o.task, by.id, requests.enter(o), newCloner(value)
 	attempt, number := t.Attempt(), int64(0)
 	mayBeNil := nilable[K2]()
 	own := engine.Meta{Offset: -1}
 	var was, is []byte // foreign keys
 	var r request[V]   // scratch: it escapes to what follows
-	// foreign gives the foreign key of a row; ok is false where it has none.
-	foreign := func(key []byte, k K, v *V) (_ []byte, ok bool) {
-		t.Running = step
-		k2 := on(k, *v)
+	looked := func(k K, v V) (K2, bool) { return on(k, v), true }
+	asked := func(_ *engine.Meta, k K, v *V) (K2, bool) { return on(k, *v), true }
+	if g := openGuard[K, V](o, by); g != nil {
+		asked, looked = g.rows(looked)
+	}
+	// foreign gives the encoding of a foreign key; ok is false where it is none.
+	foreign := func(key []byte, k2 K2) (_ []byte, ok bool) {
 		if mayBeNil && isNil(&k2) {
 			return key, false
 		}
@@ -197,16 +201,21 @@ func openAsking[K, V, K2 any](o *opening, step int, requests *grouping[K2, reque
 			return
 		}
 		var had, has bool // foreign keys
+		t.Running = step
 		if c.had {
-			was, had = foreign(was, k, c.old)
+			if k2, ok := looked(k, *c.old); ok {
+				was, had = foreign(was, k2)
+			}
 		}
 		none := request[V]{key: key, version: version{attempt, number}}
 		if r = none; c.new != nil {
-			is, has = foreign(is, k, c.new)
-			if r.row, err = values.clone(c.new); err != nil { // another task gets it
-				t.Fail(step, fmt.Errorf("copy a row: %w", err))
+			var k2 K2
+			if k2, r.has = asked(m, k, c.new); r.has {
+				is, has = foreign(is, k2)
+				if r.row, err = values.clone(c.new); err != nil { // another task gets it
+					t.Fail(step, fmt.Errorf("copy a row: %w", err))
+				}
 			}
-			r.has = true
 		}
 		if t.Failed() {
 			return
@@ -267,7 +276,7 @@ type subscribing[V, V2, R any] struct {
 	t     *engine.Task
 	step  int
 	left  bool
-	pair  pairing[V, V2, R]
+	pair  func(key []byte, s *subscription[V], v2 V2, ok bool) (r R, is bool)
 	right func(key []byte) (row[V2], bool, error)
 	subs  *subscriptions[V]
 	way   way[answer[R]]
@@ -279,8 +288,9 @@ type subscribing[V, V2, R any] struct {
 }
 
 func (d *subscriptionsDecl[V, V2, R]) open(o *opening, way way[answer[R]], right func(key []byte) (row[V2], bool, error)) *subscribing[V, V2, R] {
-	b := &subscribing[V, V2, R]{t: o.task, step: d.step.id, left: d.left, pair: d.pair, right: right, way: way,
+	b := &subscribing[V, V2, R]{t: o.task, step: d.step.id, left: d.left, right: right, way: way,
 		results: newCloner(d.results), own: engine.Meta{Offset: -1}}
+	b.openPair(o, d)
 	b.time = openInputs(o, d.step, 2, way.Watermark, way.Idle)
 	if store := o.openStore(d.store); store != nil {
 		table := state.NewTable[subscription[V]](store.Store, d.rows)
@@ -288,6 +298,28 @@ func (d *subscriptionsDecl[V, V2, R]) open(o *opening, way way[answer[R]], right
 		b.subs = &subscriptions[V]{table: table}
 	}
 	return b
+}
+
+// openPair opens the function that makes results, under the step's error policy.
+func (b *subscribing[V, V2, R]) openPair(o *opening, d *subscriptionsDecl[V, V2, R]) {
+	g := openGuard[struct{}, struct{}](o, d.step)
+	if g == nil {
+		b.pair = func(key []byte, s *subscription[V], v2 V2, ok bool) (R, bool) {
+			b.t.Running = b.step
+			made, err := d.pair(key, s.row, v2, ok)
+			b.t.Fail(b.step, err)
+			return made, err == nil
+		}
+		return
+	}
+	none := func() (struct{}, error) { return struct{}{}, nil }
+	b.pair = func(key []byte, s *subscription[V], v2 V2, ok bool) (made R, is bool) {
+		is = g.do(&b.own, none, nil, func() (err error) {
+			made, err = d.pair(key, s.row, v2, ok)
+			return err
+		}, nil)
+		return made, is
+	}
 }
 
 // push takes a request of a left row.
@@ -335,10 +367,10 @@ func (b *subscribing[V, V2, R]) match(at int64, key []byte, s *subscription[V], 
 		b.answer(at, key, s.version, nil)
 		return
 	}
-	b.t.Running = b.step
-	made, err := b.pair(key, s.row, r.value, ok)
-	if err != nil {
-		b.t.Fail(b.step, err)
+	b.own.Time = latest(s.time, true, r.time, ok)
+	made, is := b.pair(key, s, r.value, ok)
+	if !is {
+		b.answer(at, key, s.version, nil)
 		return
 	}
 	b.answer(latest(s.time, true, r.time, ok), key, s.version, &made)

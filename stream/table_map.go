@@ -42,10 +42,16 @@ func (t Table[K, V]) derive(kind string, noFunc bool) *step {
 func derived[K, V, R any](t Table[K, V], s *step, drops bool, f func(K, V) (R, bool)) Table[K, R] {
 	n := newTable[K, R](s)
 	n.each, n.kept, n.settled, n.closing, n.pastOf = t.n.each, t.n.kept, t.n.settled, t.n.closing, t.n.hasPast
-	n.stored = storedDerived(t.n, f)
+	n.stored = storedDerived(t.n, outside(s, f))
+	guards[K, V](s)
 	id := s.id
-	t.n.read(func() bool { return drops || n.wantsOld() }, func(o *opening) rowPort[K, V] {
+	lets := func() bool { return drops || !s.policy().fails() } // a row go
+	t.n.read(func() bool { return lets() || n.wantsOld() }, func(o *opening) rowPort[K, V] {
 		task, out, from := o.task, n.openTable(o), viewOf(o, t.n)
+		f, makes := f, func(_ *engine.Meta, k K, v *V) (R, bool) { return f(k, *v) }
+		if g := openGuard[K, V](o, s); g != nil {
+			makes, f = g.rows(f)
+		}
 		out.rows.get = func(k K) (row[R], bool) {
 			r, ok := from.get(k)
 			if !ok {
@@ -65,7 +71,7 @@ func derived[K, V, R any](t Table[K, V], s *step, drops bool, f func(K, V) (R, b
 			return made, ok, known
 		}
 		var was, is R // one for the task: they escape to what follows
-		needs := drops || out.old
+		needs := lets() || out.old
 		return rowPort[K, V]{Watermark: out.Watermark, Idle: out.Idle, Change: func(m *engine.Meta, k K, c change[V]) {
 			from.took()
 			task.Running = id
@@ -77,7 +83,7 @@ func derived[K, V, R any](t Table[K, V], s *step, drops bool, f func(K, V) (R, b
 			}
 			if c.new != nil {
 				var keep bool
-				if is, keep = f(k, *c.new); keep {
+				if is, keep = makes(m, k, c.new); keep {
 					made.new = &is
 				}
 			}
