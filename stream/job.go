@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/thalweg/thalweg/checkpoint"
+	"github.com/thalweg/thalweg/internal/vfs"
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/stream/internal/engine"
 	"github.com/thalweg/thalweg/window"
@@ -47,6 +49,7 @@ type Env struct {
 	StateDir    string       // stores live below it
 	Cache       *state.Cache // may be nil
 	StateMemory int64        // bytes; zero means DefaultStateMemory
+	Files       vfs.FS       // that savepoints are saved to; nil means the operating system's
 	Logger      *slog.Logger // nil discards
 	Now         func() time.Time
 	Manual      bool // no goroutines: for tests in virtual time
@@ -61,6 +64,8 @@ type Job struct {
 	app   *Topology
 	run   *run
 	inner *engine.Job
+
+	saving sync.Mutex // held while a savepoint is written to a file
 
 	evolved Evolution
 }

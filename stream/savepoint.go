@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -10,7 +9,6 @@ import (
 	"io"
 	"iter"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -98,38 +96,6 @@ func stoppedBy(ctx context.Context, entries iter.Seq2[state.Entry, error]) iter.
 			}
 		}
 	}
-}
-
-// SaveTo is WriteSavepoint to a file, which is there as a whole and on the disk when it
-// returns, or not at all. A file that is there is replaced.
-func (j *Job) SaveTo(ctx context.Context, name string) (id checkpoint.ID, err error) {
-	part, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".part-*")
-	if err != nil {
-		return id, fmt.Errorf("stream: job %q: write a savepoint: %w", j.app.name, err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, part.Close(), os.Remove(part.Name()))
-		}
-	}()
-	w := bufio.NewWriterSize(part, 1<<20)
-	if id, err = j.WriteSavepoint(ctx, w); err != nil {
-		return id, err
-	}
-	if err = errors.Join(w.Flush(), part.Sync()); err != nil {
-		return id, fmt.Errorf("stream: job %q: write a savepoint: %w", j.app.name, err)
-	}
-	if err = part.Close(); err == nil {
-		err = os.Rename(part.Name(), name)
-	}
-	if err != nil {
-		return id, fmt.Errorf("stream: job %q: write a savepoint: %w", j.app.name, err)
-	}
-	if dir, err := os.Open(filepath.Dir(name)); err == nil {
-		_ = dir.Sync() // not everywhere can a folder be synced
-		_ = dir.Close()
-	}
-	return id, nil
 }
 
 // Savepoint is the state of a job at one of its checkpoints, in a file. It is read by any
