@@ -38,6 +38,10 @@ type bounded struct {
 	check    func(t *testing.T, n testNode)
 	pick     func(n int) int // see Env.Pick; may be nil
 	steps    int             // between checkpoints; 0 is ten
+
+	begin func()                         // before each history, which may be of several runs; may be nil
+	now   func() time.Time               // the node's clock; nil is the system's
+	drive func(job *stream.Manual) error // takes a job that has no end of its own to where it is checked; else nil
 }
 
 // stopEverywhere stops what make makes at one in everyOp file operations, and has it go on.
@@ -54,11 +58,15 @@ func stopEverywhere(t *testing.T, make func(sync log.Sync) bounded) {
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			b := make(c.sync)
+			if b.begin == nil {
+				b.begin = func() {}
+			}
 			base := vfs.NewMem()
 			n := openNode(t, base)
 			b.fill(t, n)
 			require.NoError(t, n.plane.Close())
 
+			b.begin()
 			whole := base.Kill()
 			require.True(t, b.runManually(whole))
 			total := whole.Ops()
@@ -68,6 +76,7 @@ func stopEverywhere(t *testing.T, make func(sync log.Sync) bounded) {
 			for stop := 1 + rng.Int64N(step); stop <= total; stop += step {
 				fs := base.Kill()
 				fs.StopAt(stop)
+				b.begin()
 				b.runManually(fs)
 				fs = c.crash(fs, rng.Uint64())
 				require.True(t, b.runManually(fs), "after a stop at operation %d", stop)
@@ -89,11 +98,14 @@ func (b bounded) runManually(fs *vfs.Mem) (ended bool) {
 		return false
 	}
 	defer plane.Close()
-	job, err := stream.StartManual(context.Background(), stream.Env{Plane: plane, Backend: state.Memory(), StateDir: "state", Pick: b.pick}, b.topology())
+	job, err := stream.StartManual(context.Background(), stream.Env{Plane: plane, Backend: state.Memory(), StateDir: "state", Pick: b.pick, Now: b.now}, b.topology())
 	if err != nil {
 		return false
 	}
 	defer job.Kill()
+	if b.drive != nil {
+		return b.drive(job) == nil
+	}
 	for i := 1; !job.Ended(); i++ {
 		if _, err := job.Step(); err != nil {
 			return false

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/thalweg/thalweg/checkpoint"
 	"github.com/thalweg/thalweg/internal/vfs"
+	"github.com/thalweg/thalweg/log"
 	"github.com/thalweg/thalweg/stream"
 	"github.com/thalweg/thalweg/stream/streamtest"
 	"github.com/thalweg/thalweg/topic"
@@ -162,6 +164,46 @@ func TestFromKilled(t *testing.T) {
 	require.EqualValues(t, records, total)
 	require.NoError(t, n.start(t, app()).Wait(), "a run that finds nothing more")
 	require.NoError(t, n.plane.Close())
+}
+
+// A source whose job is stopped at any file operation, after a power cut too, goes on where the log
+// has come to: no event is lost, and none counts twice.
+func TestFromStoppedAtFileOperations(t *testing.T) {
+	const events = 300
+	stopEverywhere(t, func(sync log.Sync) bounded {
+		each, sums := topic.New[string, int]("each").Partitions(2).Sync(sync), topic.New[string, int]("sums").Sync(sync)
+		return bounded{
+			fill: func(*testing.T, testNode) {},
+			topology: func() *stream.Topology {
+				app := stream.New("numbers").StopAt(topic.End()).IdleAfter(-1)
+				s := app.From("numbers", &numbered{n: events})
+				s.To(each)
+				s.GroupByKey().Emit(window.OnUpdate).Reduce(func(a, b int) int { return a + b }).As("sum").To(sums)
+				return app
+			},
+			check: func(t *testing.T, n testNode) {
+				ctx := context.Background()
+				seen := make([]int, events)
+				for r, err := range topic.ReadToEnd(ctx, n, each, topic.Start()) {
+					require.NoError(t, err)
+					seen[r.Value]++
+				}
+				require.Equal(t, slices.Repeat([]int{1}, events), seen)
+				want, got := map[string][]int{}, map[string][]int{}
+				sum := map[string]int{}
+				for i := range events {
+					k := strconv.Itoa(i % 3)
+					sum[k] += i
+					want[k] = append(want[k], sum[k])
+				}
+				for r, err := range topic.ReadToEnd(ctx, n, sums, topic.Start()) {
+					require.NoError(t, err)
+					got[r.Key] = append(got[r.Key], r.Value)
+				}
+				require.Equal(t, want, got)
+			},
+		}
+	})
 }
 
 // An error or a panic of a source ends the job, with its name.
