@@ -23,5 +23,5 @@
 // of the key. Nothing else is kept in the database. Two jobs, or two steps, should not write the
 // same rows: whichever writes last has the row.
 //
-// The package imports no driver. Its tests use SQLite, and PostgreSQL where there is one.
+// The package imports no driver. Its tests use SQLite, and PostgreSQL where a server is installed.
 package sqlsink
