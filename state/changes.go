@@ -9,7 +9,7 @@ type change struct {
 // changes collects the changes of one step of a follower: the newest of each key,
 // copied out of the log. It keeps its memory from step to step.
 type changes struct {
-	table  overlay[change]
+	table  overlay // of change
 	values arena
 	bytes  int64 // memory the changes take, about
 	order  []sortedID
@@ -19,7 +19,7 @@ type changes struct {
 const changeSize = 80
 
 func newChanges() *changes {
-	return &changes{table: newOverlay[change](new(ledger))}
+	return &changes{table: newOverlay(valuesOf[change](nil), new(ledger))}
 }
 
 // put records a change that is newer than all before it; a nil value deletes.
@@ -30,15 +30,16 @@ func (c *changes) put(key, value []byte) {
 		_, e = c.table.insert(hash, key)
 		c.bytes += int64(len(key)) + changeSize
 	}
-	if e.value.deleted = value == nil; e.value.deleted {
+	now := valueOf[change](e)
+	if now.deleted = value == nil; now.deleted {
 		return
 	}
 	// A value of the same length, the usual case, replaces the older one.
-	if int(e.value.value.size) == len(value) {
-		copy(c.values.get(e.value.value), value)
+	if int(now.value.size) == len(value) {
+		copy(c.values.get(now.value), value)
 		return
 	}
-	e.value.value = c.values.put(value)
+	now.value = c.values.put(value)
 	c.bytes += int64(len(value))
 }
 
@@ -51,8 +52,8 @@ func (c *changes) all(f func(key, value []byte) error) error {
 	for _, s := range c.order {
 		e := c.table.at(s.id)
 		var value []byte
-		if !e.value.deleted {
-			value = c.values.get(e.value.value)
+		if newest := valueOf[change](e); !newest.deleted {
+			value = c.values.get(newest.value)
 		}
 		if err := f(c.table.key(e), value); err != nil {
 			return err

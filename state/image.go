@@ -236,31 +236,31 @@ func (im *Image) read(dst []Entry, from, end []byte) (_ []Entry, more bool, err 
 // Image is what the table holds now, as its store will once all changes are committed: of
 // key alone, a state key, where it is not nil. Only the table's task calls it; what it
 // returns is for anybody.
-func (t *Table[V]) Image(key []byte) (*Image, error) {
-	if t.err != nil {
-		return nil, t.err
+func (t *table) Image(key []byte) (*Image, error) {
+	if t.live.err != nil {
+		return nil, t.live.err
 	}
 	// The snapshot comes first: all it has was in the table before.
-	im, err := t.store.image()
+	im, err := t.live.store.image()
 	if err != nil {
 		return nil, err
 	}
 	if key != nil {
 		if _, e := t.overlay.find(Hash(key), key); e != nil {
-			err = t.newer(im, e, key)
+			err = t.live.newer(im, e, key)
 		}
 	} else {
-		err = t.allNewer(im, &t.overlay, func(dst, key []byte) []byte { return append(dst, key...) })
+		err = t.live.allNewer(im, &t.overlay, func(dst, key []byte) []byte { return append(dst, key...) })
 	}
 	return im.sorted(err)
 }
 
 // Image is what the table holds now; see Table.Image.
-func (t *WindowTable[V]) Image(key []byte) (*Image, error) {
-	if t.err != nil {
-		return nil, t.err
+func (t *windowTable) Image(key []byte) (*Image, error) {
+	if t.live.err != nil {
+		return nil, t.live.err
 	}
-	im, err := t.store.image()
+	im, err := t.live.store.image()
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +270,7 @@ func (t *WindowTable[V]) Image(key []byte) (*Image, error) {
 		if start, inner, err = SplitWindowKey(key); err == nil {
 			if w := t.window(start, false); w != nil {
 				if _, e := w.overlay.find(Hash(inner), inner); e != nil {
-					err = t.newer(im, e, key)
+					err = t.live.newer(im, e, key)
 				}
 			}
 		}
@@ -278,14 +278,14 @@ func (t *WindowTable[V]) Image(key []byte) (*Image, error) {
 	}
 	for _, w := range t.windows {
 		if err == nil {
-			err = t.allNewer(im, &w.overlay, func(dst, key []byte) []byte { return AppendWindowKey(dst, w.start, key) })
+			err = t.live.allNewer(im, &w.overlay, func(dst, key []byte) []byte { return AppendWindowKey(dst, w.start, key) })
 		}
 	}
 	return im.sorted(err)
 }
 
 // allNewer adds all entries of o that the store may not have.
-func (l *live[V]) allNewer(im *Image, o *overlay[V], stateKey func(dst, key []byte) []byte) error {
+func (l *live) allNewer(im *Image, o *overlay, stateKey func(dst, key []byte) []byte) error {
 	for id := range o.next {
 		e := o.at(id)
 		if e.flags&flagOccupied == 0 || e.flags&flagDirty == 0 && e.change <= l.ledger.passed {
@@ -299,12 +299,12 @@ func (l *live[V]) allNewer(im *Image, o *overlay[V], stateKey func(dst, key []by
 }
 
 // newer adds an entry of the overlay.
-func (l *live[V]) newer(im *Image, e *entry[V], stateKey []byte) error {
+func (l *live) newer(im *Image, e *entry, stateKey []byte) error {
 	if e.flags&flagDeleted != 0 {
 		im.newer = append(im.newer, Entry{bytes.Clone(stateKey), nil})
 		return nil
 	}
-	value, err := l.codec.Append([]byte{}, e.value)
+	value, err := l.values.append([]byte{}, e)
 	if err != nil {
 		return l.store.wrap(fmt.Sprintf("encode the value of key %x", stateKey), err)
 	}

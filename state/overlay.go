@@ -35,14 +35,12 @@ const (
 	flagOccupied             // not a free entry
 )
 
-// entry is one key. It holds no pointers unless V does, so that the collector
-// need not look at a table of plain values.
-type entry[V any] struct {
+// entry is one key. Its value lies behind it in memory; see typedEntry.
+type entry struct {
 	inline [inlineKey]byte
 	keyLen uint8 // length of the key in inline, or longKey: a blobRef is in inline
 	flags  uint8
 	change int64 // checkpoint of the last change, zero when older than the attempt; next free id in a free entry
-	value  V
 }
 
 // overlay is a hash table of entries under one key space. Its slots are 8 bytes
@@ -58,12 +56,15 @@ type entry[V any] struct {
 // key's own and the one it is in are full.
 //
 // Entries do not move except while the first chunk grows.
-type overlay[V any] struct {
-	slots  []uint64 // hash bits << 32 | id+1; zero is empty. groupSize times a power of two in number
-	shift  uint8    // hash bits >> shift is the group
-	used   int      // occupied entries, tombstones among them
-	live   int      // those that are not tombstones
-	chunks [][]entry[V]
+type overlay struct {
+	slots  []uint64         // hash bits << 32 | id+1; zero is empty. groupSize times a power of two in number
+	shift  uint8            // hash bits >> shift is the group
+	used   int              // occupied entries, tombstones among them
+	live   int              // those that are not tombstones
+	chunks []unsafe.Pointer // to chunkSize typed entries each, the first to first of them
+	first  int
+	stride uintptr // from an entry to the next
+	values *values
 	next   uint32 // entries handed out so far
 	free   uint32 // first free entry plus one, or zero
 	freed  int    // free entries
@@ -107,13 +108,13 @@ func (g *group) len() int {
 }
 
 // group returns group i, modulo their number.
-func (o *overlay[V]) group(i uint32) *group {
+func (o *overlay) group(i uint32) *group {
 	i &= uint32(len(o.slots)/groupSize - 1)
 	return (*group)(o.slots[i*groupSize:])
 }
 
 // home is the group of a key with the hash bits.
-func (o *overlay[V]) home(bits uint32) uint32 { return bits >> (o.shift & 31) }
+func (o *overlay) home(bits uint32) uint32 { return bits >> (o.shift & 31) }
 
 // tombstone is a deletion that checkpoint n has written.
 type tombstone struct {
@@ -121,24 +122,24 @@ type tombstone struct {
 	id uint32
 }
 
-func newOverlay[V any](l *ledger) overlay[V] {
-	l.entrySize = int64(unsafe.Sizeof(entry[V]{}))
-	return overlay[V]{ledger: l}
+func newOverlay(v *values, l *ledger) overlay {
+	return overlay{values: v, stride: v.stride, ledger: l}
 }
 
-func (o *overlay[V]) at(id uint32) *entry[V] {
-	return &o.chunks[id>>chunkBits][id&(chunkSize-1)]
+// at is entry id, which is below next.
+func (o *overlay) at(id uint32) *entry {
+	return (*entry)(unsafe.Add(o.chunks[id>>chunkBits], uintptr(id&(chunkSize-1))*o.stride))
 }
 
 // key returns the key of e: its own bytes, not to be changed or kept.
-func (o *overlay[V]) key(e *entry[V]) []byte {
+func (o *overlay) key(e *entry) []byte {
 	if e.keyLen != longKey {
 		return e.inline[:e.keyLen]
 	}
 	return o.keys.get(e.longRef())
 }
 
-func (e *entry[V]) longRef() blobRef {
+func (e *entry) longRef() blobRef {
 	return blobRef{
 		block: binary.LittleEndian.Uint32(e.inline[0:]),
 		off:   binary.LittleEndian.Uint32(e.inline[4:]),
@@ -146,14 +147,14 @@ func (e *entry[V]) longRef() blobRef {
 	}
 }
 
-func (e *entry[V]) setLongRef(r blobRef) {
+func (e *entry) setLongRef(r blobRef) {
 	binary.LittleEndian.PutUint32(e.inline[0:], r.block)
 	binary.LittleEndian.PutUint32(e.inline[4:], r.off)
 	binary.LittleEndian.PutUint32(e.inline[8:], r.size)
 }
 
 // find returns the entry of key, or nil.
-func (o *overlay[V]) find(hash uint64, key []byte) (uint32, *entry[V]) {
+func (o *overlay) find(hash uint64, key []byte) (uint32, *entry) {
 	if len(o.slots) == 0 {
 		return 0, nil
 	}
@@ -183,7 +184,7 @@ func (o *overlay[V]) find(hash uint64, key []byte) (uint32, *entry[V]) {
 
 // insert adds key, which must not be there, with a zero value and no flags but
 // flagOccupied.
-func (o *overlay[V]) insert(hash uint64, key []byte) (uint32, *entry[V]) {
+func (o *overlay) insert(hash uint64, key []byte) (uint32, *entry) {
 	if 4*(o.used+1) > 3*len(o.slots) {
 		o.resize(max(minSlots, 2*len(o.slots)))
 	}
@@ -205,7 +206,7 @@ func (o *overlay[V]) insert(hash uint64, key []byte) (uint32, *entry[V]) {
 }
 
 // place puts a slot in the first group from its own that has room.
-func (o *overlay[V]) place(s uint64) {
+func (o *overlay) place(s uint64) {
 	i := o.home(uint32(s >> 32))
 	for o.group(i).full() {
 		i++
@@ -216,7 +217,7 @@ func (o *overlay[V]) place(s uint64) {
 
 // displace takes the slot of an entry out. When that leaves room in a group that
 // was full, a slot that had to go further moves in, and so on.
-func (o *overlay[V]) displace(bits, id uint32) {
+func (o *overlay) displace(bits, id uint32) {
 	i := o.home(bits)
 	at := -1
 	for {
@@ -257,7 +258,7 @@ func (o *overlay[V]) displace(bits, id uint32) {
 }
 
 // take returns a free entry's number.
-func (o *overlay[V]) take() uint32 {
+func (o *overlay) take() uint32 {
 	if o.free != 0 {
 		id := o.free - 1
 		o.free = uint32(o.at(id).change)
@@ -268,26 +269,31 @@ func (o *overlay[V]) take() uint32 {
 	id := o.next
 	o.next++
 	c, i := int(id>>chunkBits), int(id&(chunkSize-1))
-	size := o.ledger.entrySize
+	before := o.room()
 	switch {
+	case len(o.chunks) == 0:
+		o.first = firstChunk
+		o.chunks = append(o.chunks, o.values.alloc(firstChunk, nil, 0))
+	case c == 0 && i == o.first: // only the first chunk is ever short
+		o.first = 2 * i
+		o.chunks[0] = o.values.alloc(o.first, o.chunks[0], i)
 	case c == len(o.chunks):
-		n := chunkSize
-		if c == 0 {
-			n = firstChunk
-		}
-		o.chunks = append(o.chunks, make([]entry[V], n))
-		o.ledger.memory += size * int64(n)
-	case i == len(o.chunks[c]):
-		grown := make([]entry[V], 2*i) // only the first chunk is ever short
-		copy(grown, o.chunks[c])
-		o.chunks[c] = grown
-		o.ledger.memory += size * int64(i)
+		o.chunks = append(o.chunks, o.values.alloc(chunkSize, nil, 0))
 	}
+	o.ledger.memory += int64(o.room()-before) * o.ledger.entrySize
 	return id
 }
 
+// room is the number of entries in the chunks.
+func (o *overlay) room() int {
+	if len(o.chunks) == 0 {
+		return 0
+	}
+	return o.first + (len(o.chunks)-1)*chunkSize
+}
+
 // resize moves the slots to n places.
-func (o *overlay[V]) resize(n int) {
+func (o *overlay) resize(n int) {
 	old := o.slots
 	o.slots = make([]uint64, n)
 	o.ledger.memory += 8 * int64(n-len(old))
@@ -301,7 +307,7 @@ func (o *overlay[V]) resize(n int) {
 
 // remove takes the entry id out of the table. What pointed to its value no longer
 // keeps it alive.
-func (o *overlay[V]) remove(id uint32, e *entry[V]) {
+func (o *overlay) remove(id uint32, e *entry) {
 	o.displace(uint32(Hash(o.key(e))>>32), id)
 	o.used--
 	if e.flags&flagDeleted == 0 {
@@ -310,14 +316,15 @@ func (o *overlay[V]) remove(id uint32, e *entry[V]) {
 	if e.keyLen == longKey {
 		o.keys.waste += int64(e.longRef().size)
 	}
-	*e = entry[V]{change: int64(o.free)}
+	o.values.clear(e)
+	*e = entry{change: int64(o.free)}
 	o.free = id + 1
 	o.freed++
 	o.ledger.freed++
 }
 
 // markDirty notes that the entry changes now.
-func (o *overlay[V]) markDirty(id uint32, e *entry[V]) {
+func (o *overlay) markDirty(id uint32, e *entry) {
 	if e.flags&flagDirty == 0 {
 		e.flags |= flagDirty
 		o.dirty = append(o.dirty, id)
@@ -327,20 +334,19 @@ func (o *overlay[V]) markDirty(id uint32, e *entry[V]) {
 
 // delete makes the entry a tombstone, and one that was never written vanishes at
 // the barrier.
-func (o *overlay[V]) delete(id uint32, e *entry[V]) {
+func (o *overlay) delete(id uint32, e *entry) {
 	if e.flags&flagDeleted != 0 {
 		return
 	}
 	e.flags |= flagDeleted
 	o.live--
-	var zero V
-	e.value = zero
+	o.values.clear(e)
 	o.markDirty(id, e)
 }
 
 // change marks the entry of key as changing now. It makes one where e is nil, and
 // a tombstone becomes a key with a zero value; then existed is false.
-func (o *overlay[V]) change(hash uint64, key []byte, id uint32, e *entry[V]) (_ *entry[V], existed bool) {
+func (o *overlay) change(hash uint64, key []byte, id uint32, e *entry) (_ *entry, existed bool) {
 	existed = true
 	switch {
 	case e == nil:
@@ -358,7 +364,7 @@ func (o *overlay[V]) change(hash uint64, key []byte, id uint32, e *entry[V]) (_ 
 
 // barrier calls write for every entry that changed since the last barrier and
 // stamps them with n. Tombstones of keys that nobody else knows are dropped.
-func (o *overlay[V]) barrier(n int64, write func(e *entry[V]) error) error {
+func (o *overlay) barrier(n int64, write func(e *entry) error) error {
 	for i, id := range o.dirty {
 		e := o.at(id)
 		if e.flags&(flagDeleted|flagInStore) == flagDeleted {
@@ -383,7 +389,7 @@ func (o *overlay[V]) barrier(n int64, write func(e *entry[V]) error) error {
 
 // passed removes the tombstones that the store has passed, calling gone for each
 // before.
-func (o *overlay[V]) passed(gone func(e *entry[V])) {
+func (o *overlay) passed(gone func(e *entry)) {
 	i := 0
 	for ; i < len(o.tombs) && o.tombs[i].n <= o.ledger.passed; i++ {
 		id, n := o.tombs[i].id, o.tombs[i].n
@@ -404,7 +410,7 @@ func (o *overlay[V]) passed(gone func(e *entry[V])) {
 // evict moves the clock hand over up to all entries, twice, and calls out for
 // settled live entries not looked up lately, before they are removed, until
 // enough returns true. It reports whether it did.
-func (o *overlay[V]) evict(enough func() bool, out func(e *entry[V])) bool {
+func (o *overlay) evict(enough func() bool, out func(e *entry)) bool {
 	for steps := 2 * int(o.next); steps > 0; steps-- {
 		if enough() {
 			return true
@@ -429,7 +435,7 @@ func (o *overlay[V]) evict(enough func() bool, out func(e *entry[V])) bool {
 }
 
 // shrink gives back memory after many entries have left.
-func (o *overlay[V]) shrink() {
+func (o *overlay) shrink() {
 	if n := len(o.slots); n > minSlots && 8*o.used < n {
 		o.resize(max(minSlots, n/4))
 	}
@@ -446,27 +452,25 @@ func (o *overlay[V]) shrink() {
 }
 
 // drop takes the overlay's memory off the ledger; it is not used afterwards.
-func (o *overlay[V]) drop() {
-	for _, c := range o.chunks {
-		o.ledger.memory -= int64(len(c)) * o.ledger.entrySize
-	}
-	o.ledger.memory -= 8*int64(len(o.slots)) + o.keys.bytes
+func (o *overlay) drop() {
+	o.ledger.memory -= int64(o.room())*o.ledger.entrySize + 8*int64(len(o.slots)) + o.keys.bytes
 	o.ledger.freed -= int64(o.freed)
-	*o = overlay[V]{ledger: o.ledger}
+	*o = overlay{values: o.values, stride: o.stride, ledger: o.ledger}
 }
 
 // reset forgets all entries and keeps the memory, unless it is much more than
 // they needed. It is for overlays without barriers: nothing of the ledger but
 // memory is kept in step.
-func (o *overlay[V]) reset() {
+func (o *overlay) reset() {
 	if len(o.slots) > 4096 && len(o.slots) > 16*o.used {
 		o.drop()
 		return
 	}
 	clear(o.slots)
-	for left, i := int(o.next), 0; left > 0; i++ {
-		clear(o.chunks[i][:min(left, len(o.chunks[i]))])
-		left -= len(o.chunks[i])
+	for id := range o.next {
+		e := o.at(id)
+		o.values.clear(e)
+		*e = entry{}
 	}
 	before := o.keys.bytes
 	o.keys.reset()
@@ -483,7 +487,7 @@ type sortedID struct {
 }
 
 // sorted appends all entries, tombstones too, in ascending order of key.
-func (o *overlay[V]) sorted(dst []sortedID) []sortedID {
+func (o *overlay) sorted(dst []sortedID) []sortedID {
 	shared := o.sharedPrefix()
 	for id := range o.next {
 		if e := o.at(id); e.flags&flagOccupied != 0 {
@@ -504,7 +508,7 @@ func (o *overlay[V]) sorted(dst []sortedID) []sortedID {
 
 // sharedPrefix is the number of bytes that all keys begin with alike: the window, in
 // the changes of a step. They would settle no comparison.
-func (o *overlay[V]) sharedPrefix() int {
+func (o *overlay) sharedPrefix() int {
 	var first []byte
 	shared := -1
 	for id := range o.next {
@@ -544,7 +548,7 @@ func keyPrefix(key []byte) uint64 {
 // touch brings what find will need for each of hashes nearer to the processor.
 // One lookup waits for its slot and then for its entry; the loops here wait for
 // none, so that many misses are under way at once.
-func (o *overlay[V]) touch(hashes []uint64) (sink uint64) {
+func (o *overlay) touch(hashes []uint64) (sink uint64) {
 	if len(o.slots) == 0 {
 		return 0
 	}

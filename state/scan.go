@@ -12,8 +12,12 @@ import (
 //
 // Scan looks at all that is in memory, besides what is in the range.
 func (t *Table[V]) Scan(lo, hi []byte, f func(key []byte, v *V) bool) error {
-	if t.err != nil {
-		return t.err
+	return t.scan(lo, hi, func(key []byte, e *entry) bool { return f(key, valueOf[V](e)) })
+}
+
+func (t *table) scan(lo, hi []byte, f func(key []byte, e *entry) bool) error {
+	if t.live.err != nil {
+		return t.live.err
 	}
 	o := &t.overlay
 	var live []uint32
@@ -30,10 +34,11 @@ func (t *Table[V]) Scan(lo, hi []byte, f func(key []byte, v *V) bool) error {
 	// give hands over an entry of the overlay, unless it was deleted meanwhile.
 	give := func(id uint32) bool {
 		e := o.at(id)
-		return e.flags&flagDeleted != 0 || f(o.key(e), &e.value)
+		return e.flags&flagDeleted != 0 || f(o.key(e), e)
 	}
 	if !t.complete {
-		for s, err := range t.store.Range(lo, hi) {
+		spare := (*entry)(t.live.values.alloc(1, nil, 0)) // for what is only in the store
+		for s, err := range t.live.store.Range(lo, hi) {
 			if err != nil {
 				return err
 			}
@@ -52,11 +57,10 @@ func (t *Table[V]) Scan(lo, hi []byte, f func(key []byte, v *V) bool) error {
 				}
 				continue
 			}
-			v, err := t.decode(s.Key, s.Value)
-			if err != nil {
+			if err := t.live.decode(spare, s.Key, s.Value); err != nil {
 				return err
 			}
-			if !f(s.Key, &v) {
+			if !f(s.Key, spare) {
 				return nil
 			}
 		}

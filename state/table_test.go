@@ -349,7 +349,7 @@ func TestSortedWithSharedPrefixes(t *testing.T) {
 		"no key":     nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := newOverlay[int](new(ledger))
+			o := newOverlay(valuesOf[int](nil), new(ledger))
 			for _, k := range keys {
 				o.insert(Hash([]byte(k)), []byte(k))
 			}

@@ -268,12 +268,12 @@ func (q *TimerQueue) refill() error {
 	for id := range table.overlay.next {
 		entry := table.overlay.at(id)
 		if key := table.overlay.key(entry); entry.flags&(flagOccupied|flagDeleted) == flagOccupied && key[0] == q.id {
-			e.offer(candidate{key: key, tags: entry.value})
+			e.offer(candidate{key: key, tags: *valueOf[uint64](entry)})
 		}
 	}
 	if !table.complete {
 		stored := 0
-		for s, err := range table.store.Range(lo, []byte{q.id + 1}) {
+		for s, err := range table.live.store.Range(lo, []byte{q.id + 1}) {
 			if err != nil {
 				return err
 			}
@@ -283,9 +283,9 @@ func (q *TimerQueue) refill() error {
 			if _, entry := table.overlay.find(Hash(s.Key), s.Key); entry != nil {
 				continue
 			}
-			tags, err := table.decode(s.Key, s.Value)
+			tags, err := tagsCodec{}.Decode(s.Value)
 			if err != nil {
-				return err
+				return table.live.store.wrap("read the timers", err)
 			}
 			stored++
 			e.offer(candidate{bytes.Clone(s.Key), tags, true})
@@ -302,11 +302,11 @@ func (q *TimerQueue) refill() error {
 		if c.stored { // it will be deleted soon
 			_, entry := table.overlay.insert(Hash(c.key), c.key)
 			entry.flags |= flagInStore
-			entry.value = c.tags
+			*valueOf[uint64](entry) = c.tags
 		}
 		at, key, err := SplitWindowKey(c.key[queueSize:])
 		if err != nil {
-			return table.store.wrap("read the timers", err)
+			return table.live.store.wrap("read the timers", err)
 		}
 		q.front = append(q.front, frontTimer{at, q.keys.put(key)}) // in order, and so a heap
 	}

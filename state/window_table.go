@@ -15,11 +15,14 @@ import (
 // keys lie next to each other.
 //
 // Hash is that of the key alone. What is said of Table holds here too.
-type WindowTable[V any] struct {
-	live[V]
-	windows []*openWindow[V]           // by start
-	recent  [recentSize]*openWindow[V] // by a hash of start
-	hand    int                        // next window to evict from
+type WindowTable[V any] struct{ windowTable }
+
+// windowTable is a WindowTable as far as the type of its values does not matter.
+type windowTable struct {
+	live    live
+	windows []*openWindow           // by start
+	recent  [recentSize]*openWindow // by a hash of start
+	hand    int                     // next window to evict from
 	order   []sortedID
 }
 
@@ -29,29 +32,66 @@ const (
 )
 
 // openWindow is a window that holds keys, or tombstones the store has not passed.
-type openWindow[V any] struct {
+type openWindow struct {
 	start    int64
-	overlay  overlay[V]
+	overlay  overlay
 	complete bool // the store has no key of the window that the overlay does not have
 	cached   bool // values of the window have gone to the cache
 }
 
 // empty tells whether the window holds no key, as far as the task sees.
-func (w *openWindow[V]) empty() bool { return w.complete && w.overlay.live == 0 }
+func (w *openWindow) empty() bool { return w.complete && w.overlay.live == 0 }
 
 // NewWindowTable returns an empty overlay over s, which must be where the attempt
 // starts: CatchUp comes first. It looks up which windows the store holds.
 func NewWindowTable[V any](s *Store, c codec.Codec[V]) *WindowTable[V] {
-	t := &WindowTable[V]{live: newLive(s, c)}
-	newOverlay[V](t.ledger) // tells the ledger the size of an entry
+	return &WindowTable[V]{newWindowTable(s, valuesOf(c))}
+}
+
+func newWindowTable(s *Store, v *values) windowTable {
+	t := windowTable{live: newLive(s, v)}
 	for start, err := range storedWindows(s) {
 		if err != nil {
-			t.err = errors.Join(t.err, err)
+			t.live.err = errors.Join(t.live.err, err)
 			break
 		}
-		t.windows = append(t.windows, &openWindow[V]{start: start, overlay: newOverlay[V](t.ledger)})
+		t.windows = append(t.windows, &openWindow{start: start, overlay: newOverlay(v, t.live.ledger)})
 	}
 	return t
+}
+
+// Get returns the live value, which may be read only.
+func (t *WindowTable[V]) Get(start int64, hash uint64, key []byte) (v *V, ok bool, err error) {
+	e, err := t.get(start, hash, key)
+	if e == nil {
+		return nil, false, err
+	}
+	return valueOf[V](e), true, nil
+}
+
+// Update returns the live value to change in place, zero where the window had no
+// such key, and marks it changed.
+func (t *WindowTable[V]) Update(start int64, hash uint64, key []byte) (v *V, existed bool, err error) {
+	e, existed, err := t.update(start, hash, key)
+	if e == nil {
+		return nil, false, err
+	}
+	return valueOf[V](e), existed, nil
+}
+
+// CloseWindow calls emit for every key of the window, in ascending order, and then
+// removes them all. key is valid during the call, v is the live value. emit must
+// not call the table. When it returns an error the window stays as it is, and
+// the error is returned as it is.
+func (t *WindowTable[V]) CloseWindow(start int64, emit func(key []byte, v *V) error) error {
+	return t.closeWindow(start, func(key []byte, e *entry) error { return emit(key, valueOf[V](e)) })
+}
+
+// ScanWindow calls f for every key of the window, in ascending order. key is valid during
+// the call, v is the live value, which may be read only. f must not call the table. When
+// it returns an error that ends the scan, and is returned as it is.
+func (t *WindowTable[V]) ScanWindow(start int64, f func(key []byte, v *V) error) error {
+	return t.scanWindow(start, func(key []byte, e *entry) error { return f(key, valueOf[V](e)) })
 }
 
 // storedWindows walks the windows that s holds keys of, skipping from one to the
@@ -81,13 +121,16 @@ func storedWindows(s *Store) iter.Seq2[int64, error] {
 	}
 }
 
+// Err is a fault met while the table was made; see Table.Err.
+func (t *windowTable) Err() error { return t.live.err }
+
 // SetBudget sets the memory above which Passed lets entries go that the store has.
 // Zero, the default, means that none has to.
-func (t *WindowTable[V]) SetBudget(bytes int64) { t.budget = bytes }
+func (t *windowTable) SetBudget(bytes int64) { t.live.budget = bytes }
 
 // find returns the window that starts at start, or where it would be.
-func (t *WindowTable[V]) find(start int64) (i int, found bool) {
-	return slices.BinarySearchFunc(t.windows, start, func(w *openWindow[V], start int64) int {
+func (t *windowTable) find(start int64) (i int, found bool) {
+	return slices.BinarySearchFunc(t.windows, start, func(w *openWindow, start int64) int {
 		switch {
 		case w.start < start:
 			return -1
@@ -99,7 +142,7 @@ func (t *WindowTable[V]) find(start int64) (i int, found bool) {
 }
 
 // window returns the window that starts at start; create makes it where it is not.
-func (t *WindowTable[V]) window(start int64, create bool) *openWindow[V] {
+func (t *windowTable) window(start int64, create bool) *openWindow {
 	r := &t.recent[uint64(start)*hashMul0>>(64-recentBits)]
 	if *r != nil && (*r).start == start {
 		return *r
@@ -109,7 +152,7 @@ func (t *WindowTable[V]) window(start int64, create bool) *openWindow[V] {
 		if !create {
 			return nil
 		}
-		w := &openWindow[V]{start: start, complete: true, overlay: newOverlay[V](t.ledger)}
+		w := &openWindow{start: start, complete: true, overlay: newOverlay(t.live.values, t.live.ledger)}
 		t.windows = slices.Insert(t.windows, i, w)
 	}
 	*r = t.windows[i]
@@ -117,44 +160,36 @@ func (t *WindowTable[V]) window(start int64, create bool) *openWindow[V] {
 }
 
 // hash is that of a key in a window, for the cache.
-func (w *openWindow[V]) hash(hash uint64) uint64 { return hashMix(hash, uint64(w.start)^hashMul1) }
+func (w *openWindow) hash(hash uint64) uint64 { return hashMix(hash, uint64(w.start)^hashMul1) }
 
 // lookup finds key in the window, or loads it into the overlay; e is nil when
 // there is no such key.
-func (t *WindowTable[V]) lookup(w *openWindow[V], hash uint64, key []byte) (uint32, *entry[V], error) {
+func (t *windowTable) lookup(w *openWindow, hash uint64, key []byte) (uint32, *entry, error) {
 	if id, e := w.overlay.find(hash, key); e != nil || w.complete {
 		return id, e, nil
 	}
-	t.buf = AppendWindowKey(t.buf[:0], w.start, key)
-	v, ok, err := t.load(w.hash(hash), t.buf)
-	if !ok {
-		return 0, nil, err
-	}
-	id, e := w.overlay.insert(hash, key)
-	e.flags |= flagInStore
-	e.value = v
-	return id, e, nil
+	t.live.buf = AppendWindowKey(t.live.buf[:0], w.start, key)
+	return t.live.load(&w.overlay, hash, key, w.hash(hash), t.live.buf)
 }
 
-// Get returns the live value, which may be read only.
-func (t *WindowTable[V]) Get(start int64, hash uint64, key []byte) (v *V, ok bool, err error) {
+// get is Get; e is nil where there is no such key.
+func (t *windowTable) get(start int64, hash uint64, key []byte) (*entry, error) {
 	w := t.window(start, false)
-	if w == nil || t.err != nil {
-		return nil, false, t.err
+	if w == nil || t.live.err != nil {
+		return nil, t.live.err
 	}
 	_, e, err := t.lookup(w, hash, key)
 	if e == nil || e.flags&flagDeleted != 0 {
-		return nil, false, err
+		return nil, err
 	}
 	e.flags |= flagUsed
-	return &e.value, true, nil
+	return e, nil
 }
 
-// Update returns the live value to change in place, zero where the window had no
-// such key, and marks it changed.
-func (t *WindowTable[V]) Update(start int64, hash uint64, key []byte) (v *V, existed bool, err error) {
-	if t.err != nil {
-		return nil, false, t.err
+// update is Update.
+func (t *windowTable) update(start int64, hash uint64, key []byte) (e *entry, existed bool, err error) {
+	if t.live.err != nil {
+		return nil, false, t.live.err
 	}
 	w := t.window(start, true)
 	id, e := w.overlay.find(hash, key)
@@ -162,25 +197,25 @@ func (t *WindowTable[V]) Update(start int64, hash uint64, key []byte) (v *V, exi
 		return t.change(w, hash, key, id, e)
 	}
 	e.flags |= flagUsed
-	return &e.value, true, nil
+	return e, true, nil
 }
 
-// change is Update where more is to do than to look.
-func (t *WindowTable[V]) change(w *openWindow[V], hash uint64, key []byte, id uint32, e *entry[V]) (v *V, existed bool, err error) {
+// change is update where more is to do than to look.
+func (t *windowTable) change(w *openWindow, hash uint64, key []byte, id uint32, e *entry) (_ *entry, existed bool, err error) {
 	if e == nil && !w.complete {
 		if id, e, err = t.lookup(w, hash, key); err != nil {
 			return nil, false, err
 		}
 	}
 	e, existed = w.overlay.change(hash, key, id, e)
-	return &e.value, existed, nil
+	return e, existed, nil
 }
 
 // Delete removes key from the window. One that is absent is no error.
-func (t *WindowTable[V]) Delete(start int64, hash uint64, key []byte) error {
+func (t *windowTable) Delete(start int64, hash uint64, key []byte) error {
 	w := t.window(start, false)
-	if w == nil || t.err != nil {
-		return t.err
+	if w == nil || t.live.err != nil {
+		return t.live.err
 	}
 	id, e, err := t.lookup(w, hash, key)
 	if e != nil {
@@ -191,19 +226,16 @@ func (t *WindowTable[V]) Delete(start int64, hash uint64, key []byte) error {
 
 // Touch brings what lookups of keys with these hashes in a window need nearer to
 // the processor; see Table.Touch.
-func (t *WindowTable[V]) Touch(start int64, hashes []uint64) {
+func (t *windowTable) Touch(start int64, hashes []uint64) {
 	if w := t.window(start, false); w != nil {
 		w.overlay.touch(hashes)
 	}
 }
 
-// CloseWindow calls emit for every key of the window, in ascending order, and then
-// removes them all. key is valid during the call, v is the live value. emit must
-// not call the table. When it returns an error the window stays as it is, and
-// the error is returned as it is.
-func (t *WindowTable[V]) CloseWindow(start int64, emit func(key []byte, v *V) error) error {
-	if t.err != nil {
-		return t.err
+// closeWindow is CloseWindow.
+func (t *windowTable) closeWindow(start int64, emit func(key []byte, e *entry) error) error {
+	if t.live.err != nil {
+		return t.live.err
 	}
 	w := t.window(start, false)
 	if w == nil {
@@ -225,26 +257,24 @@ func (t *WindowTable[V]) CloseWindow(start int64, emit func(key []byte, v *V) er
 		w.overlay.delete(id, e)
 	}
 	if !written {
-		t.ledger.dirty -= int64(len(w.overlay.dirty))
+		t.live.ledger.dirty -= int64(len(w.overlay.dirty))
 		t.remove(w)
 	}
 	return nil
 }
 
-// ScanWindow calls f for every key of the window, in ascending order. key is valid during
-// the call, v is the live value, which may be read only. f must not call the table. When
-// it returns an error that ends the scan, and is returned as it is.
-func (t *WindowTable[V]) ScanWindow(start int64, f func(key []byte, v *V) error) error {
+// scanWindow is ScanWindow.
+func (t *windowTable) scanWindow(start int64, f func(key []byte, e *entry) error) error {
 	w := t.window(start, false)
-	if w == nil || t.err != nil {
-		return t.err
+	if w == nil || t.live.err != nil {
+		return t.live.err
 	}
 	t.order = w.overlay.sorted(t.order[:0])
 	return t.emitWindow(w, f)
 }
 
 // emitWindow merges the overlay, in t.order, with the window's keys in the store.
-func (t *WindowTable[V]) emitWindow(w *openWindow[V], emit func(key []byte, v *V) error) error {
+func (t *windowTable) emitWindow(w *openWindow, emit func(key []byte, e *entry) error) error {
 	rest := t.order
 	// emitOverlay emits the overlay's keys below bound, or all when it is nil, and
 	// tells whether bound itself is one of them.
@@ -261,7 +291,7 @@ func (t *WindowTable[V]) emitWindow(w *openWindow[V], emit func(key []byte, v *V
 			}
 			rest = rest[1:]
 			if e.flags&flagDeleted == 0 {
-				if err := emit(key, &e.value); err != nil {
+				if err := emit(key, e); err != nil {
 					return has, err
 				}
 			}
@@ -277,7 +307,7 @@ func (t *WindowTable[V]) emitWindow(w *openWindow[V], emit func(key []byte, v *V
 		if w.start < math.MaxInt64 {
 			hi = appendWindowStart(nil, w.start+1)
 		}
-		for stored, err := range t.store.Range(lo, hi) {
+		for stored, err := range t.live.store.Range(lo, hi) {
 			if err != nil {
 				return err
 			}
@@ -289,15 +319,12 @@ func (t *WindowTable[V]) emitWindow(w *openWindow[V], emit func(key []byte, v *V
 			if has {
 				continue
 			}
-			v, err := t.decode(stored.Key, stored.Value)
+			// It must be here to be deleted. Until all are emitted nothing is.
+			_, e, err := t.live.insert(&w.overlay, Hash(key), key, stored.Key, stored.Value)
 			if err != nil {
 				return err
 			}
-			// It must be here to be deleted. Until all are emitted nothing is.
-			_, e := w.overlay.insert(Hash(key), key)
-			e.flags |= flagInStore
-			e.value = v
-			if err := emit(key, &e.value); err != nil {
+			if err := emit(key, e); err != nil {
 				return err
 			}
 		}
@@ -308,7 +335,7 @@ func (t *WindowTable[V]) emitWindow(w *openWindow[V], emit func(key []byte, v *V
 
 // Windows returns the starts of all windows that hold a key, ascending. One whose keys were
 // deleted one by one may be among them.
-func (t *WindowTable[V]) Windows() []int64 {
+func (t *windowTable) Windows() []int64 {
 	var starts []int64
 	for _, w := range t.windows {
 		if !w.empty() {
@@ -319,7 +346,7 @@ func (t *WindowTable[V]) Windows() []int64 {
 }
 
 // Oldest is the start of the oldest window that holds a key; see Windows.
-func (t *WindowTable[V]) Oldest() (start int64, ok bool) {
+func (t *windowTable) Oldest() (start int64, ok bool) {
 	for _, w := range t.windows {
 		if !w.empty() {
 			return w.start, true
@@ -330,17 +357,17 @@ func (t *WindowTable[V]) Oldest() (start int64, ok bool) {
 
 // Barrier encodes what changed since the last barrier as part of checkpoint n; see
 // Table.Barrier.
-func (t *WindowTable[V]) Barrier(n int64, put func(key, value []byte) error) error {
-	if err := t.begin(put); err != nil {
+func (t *windowTable) Barrier(n int64, put func(key, value []byte) error) error {
+	if err := t.live.begin(put); err != nil {
 		return err
 	}
 	for _, w := range t.windows {
 		if len(w.overlay.dirty) == 0 {
 			continue
 		}
-		err := w.overlay.barrier(n, func(e *entry[V]) error {
-			t.buf = AppendWindowKey(append(t.buf[:0], kindValue), w.start, w.overlay.key(e))
-			return t.write(e, put)
+		err := w.overlay.barrier(n, func(e *entry) error {
+			t.live.buf = AppendWindowKey(append(t.live.buf[:0], kindValue), w.start, w.overlay.key(e))
+			return t.live.write(e, put)
 		})
 		if err != nil {
 			return err
@@ -350,25 +377,25 @@ func (t *WindowTable[V]) Barrier(n int64, put func(key, value []byte) error) err
 }
 
 // Passed tells the table how far its store is; see Table.Passed.
-func (t *WindowTable[V]) Passed(m Mark) {
-	if t.ledger.pass(m) {
+func (t *windowTable) Passed(m Mark) {
+	if t.live.ledger.pass(m) {
 		t.forget()
 	}
-	if t.budget == 0 || t.Bytes() <= t.budget {
+	if t.live.budget == 0 || t.Bytes() <= t.live.budget {
 		return
 	}
-	if int64(t.used()) > t.ledger.unsettled() {
+	if int64(t.used()) > t.live.ledger.unsettled() {
 		t.evict()
 	}
-	if t.Bytes() > t.budget {
-		t.store.expedite()
+	if t.Bytes() > t.live.budget {
+		t.live.store.expedite()
 	}
 }
 
 // forget removes the tombstones the store has passed and the windows that are
 // empty then.
-func (t *WindowTable[V]) forget() {
-	var gone []*openWindow[V]
+func (t *windowTable) forget() {
+	var gone []*openWindow
 	for _, w := range t.windows {
 		o := &w.overlay
 		if !w.empty() && len(o.tombs) == 0 {
@@ -376,11 +403,11 @@ func (t *WindowTable[V]) forget() {
 		}
 		// A closed window goes as a whole, unless the cache may still know its keys.
 		last := len(o.tombs) - 1
-		whole := w.empty() && len(o.dirty) == 0 && (last < 0 || o.tombs[last].n <= t.ledger.passed)
+		whole := w.empty() && len(o.dirty) == 0 && (last < 0 || o.tombs[last].n <= t.live.ledger.passed)
 		if !whole || w.cached {
-			o.passed(func(e *entry[V]) {
+			o.passed(func(e *entry) {
 				if w.cached {
-					t.share.left(w.hash(Hash(o.key(e))), e.change)
+					t.live.share.left(w.hash(Hash(o.key(e))), e.change)
 				}
 			})
 		}
@@ -394,7 +421,7 @@ func (t *WindowTable[V]) forget() {
 }
 
 // remove takes the window out of the table.
-func (t *WindowTable[V]) remove(w *openWindow[V]) {
+func (t *windowTable) remove(w *openWindow) {
 	w.overlay.drop()
 	if i, found := t.find(w.start); found {
 		t.windows = slices.Delete(t.windows, i, i+1)
@@ -408,8 +435,8 @@ func (t *WindowTable[V]) remove(w *openWindow[V]) {
 
 // evict lets settled entries go until the table is somewhat below its budget,
 // from one window after the other.
-func (t *WindowTable[V]) evict() {
-	goal := t.budget - t.budget/8
+func (t *windowTable) evict() {
+	goal := t.live.budget - t.live.budget/8
 	enough := func() bool { return t.Bytes() <= goal }
 	for range t.windows {
 		if t.hand >= len(t.windows) {
@@ -417,11 +444,11 @@ func (t *WindowTable[V]) evict() {
 		}
 		w := t.windows[t.hand]
 		t.hand++
-		done := w.overlay.evict(enough, func(e *entry[V]) {
-			w.complete, w.cached = false, t.share.cache != nil
+		done := w.overlay.evict(enough, func(e *entry) {
+			w.complete, w.cached = false, t.live.share.cache != nil
 			key := w.overlay.key(e)
-			t.buf = AppendWindowKey(t.buf[:0], w.start, key)
-			t.evicted(w.hash(Hash(key)), t.buf, e)
+			t.live.buf = AppendWindowKey(t.live.buf[:0], w.start, key)
+			t.live.evicted(w.hash(Hash(key)), t.live.buf, e)
 		})
 		w.overlay.shrink()
 		if done {
@@ -430,7 +457,7 @@ func (t *WindowTable[V]) evict() {
 	}
 }
 
-func (t *WindowTable[V]) used() int {
+func (t *windowTable) used() int {
 	n := 0
 	for _, w := range t.windows {
 		n += w.overlay.used
@@ -440,8 +467,8 @@ func (t *WindowTable[V]) used() int {
 
 // Bytes is the memory the overlay holds. What values point to is estimated by
 // their encoded size.
-func (t *WindowTable[V]) Bytes() int64 { return t.bytes(t.used()) }
+func (t *windowTable) Bytes() int64 { return t.live.bytes(t.used()) }
 
 // Dirty is the memory of entries that cannot leave the overlay, because the store
 // has not passed them.
-func (t *WindowTable[V]) Dirty() int64 { return t.unsettled() }
+func (t *windowTable) Dirty() int64 { return t.live.unsettled() }
