@@ -87,18 +87,26 @@ func (s *Spec) ttl(d time.Duration, wall bool) {
 }
 
 // opened finds the table of a handle in a scope; ok is false where the call has failed.
-func opened[T Opened](scope Scope, h Handle) (in Call, t T, ok bool) {
-	in = scope.Scope()
-	if in.Err() != nil {
-		return in, t, false
-	}
-	o := in.Opened(h.Name())
+func opened[T Opened](scope Scope, name string) (in Call, t T, ok bool) {
+	in, o := openedIn(scope, name)
 	if o == nil {
-		in.Fail(fmt.Errorf("state: the step does not use the store %q: give it to Process", h.Name()))
 		return in, t, false
 	}
 	if t, ok = o.(T); !ok {
-		in.Fail(fmt.Errorf("state: the step uses a store %q of other types than those of the handle", h.Name()))
+		in.Fail(fmt.Errorf("state: the step uses a store %q of other types than those of the handle", name))
 	}
 	return in, t, ok
+}
+
+// openedIn finds the table of a handle whatever its types; nil where the call has failed.
+func openedIn(scope Scope, name string) (Call, Opened) {
+	in := scope.Scope()
+	if in.Err() != nil {
+		return in, nil
+	}
+	o := in.Opened(name)
+	if o == nil {
+		in.Fail(fmt.Errorf("state: the step does not use the store %q: give it to Process", name))
+	}
+	return in, o
 }

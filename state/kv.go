@@ -87,7 +87,7 @@ func (s KV[K, V]) Spec() Spec { return s.spec }
 
 // Get returns the value of k; ok is false where there is none.
 func (s KV[K, V]) Get(scope Scope, k K) (v V, ok bool) {
-	in, t, ok := opened[*kvTable[K, V]](scope, s)
+	in, t, ok := opened[*kvTable[K, V]](scope, s.name)
 	if !ok {
 		return v, false
 	}
@@ -100,7 +100,7 @@ func (s KV[K, V]) Get(scope Scope, k K) (v V, ok bool) {
 
 // Put makes v the value of k.
 func (s KV[K, V]) Put(scope Scope, k K, v V) {
-	if in, t, ok := opened[*kvTable[K, V]](scope, s); ok {
+	if in, t, ok := opened[*kvTable[K, V]](scope, s.name); ok {
 		t.put(in, k, func(V, bool) V { return v })
 	}
 }
@@ -108,14 +108,14 @@ func (s KV[K, V]) Put(scope Scope, k K, v V) {
 // Update makes what f returns the value of k. f gets the value there is, which it may
 // change in place, or the zero value and false.
 func (s KV[K, V]) Update(scope Scope, k K, f func(v V, ok bool) V) {
-	if in, t, ok := opened[*kvTable[K, V]](scope, s); ok {
+	if in, t, ok := opened[*kvTable[K, V]](scope, s.name); ok {
 		t.put(in, k, f)
 	}
 }
 
 // Delete removes k.
 func (s KV[K, V]) Delete(scope Scope, k K) {
-	if in, t, ok := opened[*kvTable[K, V]](scope, s); ok {
+	if in, t, ok := opened[*kvTable[K, V]](scope, s.name); ok {
 		t.remove(in, k)
 	}
 }
@@ -125,7 +125,7 @@ func (s KV[K, V]) Delete(scope Scope, k K) {
 // deletes comes no more. It looks at all that is in memory, so it is not for each record.
 func (s KV[K, V]) Range(scope Scope, lo, hi K) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		in, t, ok := opened[*kvTable[K, V]](scope, s)
+		in, t, ok := opened[*kvTable[K, V]](scope, s.name)
 		if !ok {
 			return
 		}
@@ -145,7 +145,7 @@ func (s KV[K, V]) Range(scope Scope, lo, hi K) iter.Seq2[K, V] {
 // All walks all entries of the task; see Range.
 func (s KV[K, V]) All(scope Scope) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		if in, t, ok := opened[*kvTable[K, V]](scope, s); ok {
+		if in, t, ok := opened[*kvTable[K, V]](scope, s.name); ok {
 			t.walk(in, nil, nil, yield)
 		}
 	}
@@ -157,18 +157,8 @@ func (s KV[K, V]) Open(store *Store, expiry *Timers, r *codec.Registry) (Opened,
 	if err != nil {
 		return nil, err
 	}
-	if store == nil {
-		t.Table = NewVolatileTable[timed[V]](t.cells)
-	} else {
-		t.Table = NewTable[timed[V]](store, t.cells)
-	}
-	if expiry != nil {
-		t.expiry = expiry.Queue(0)
-	}
-	if s.spec.Owner != nil {
-		if t.owner, err = s.spec.Owner.Open(r); err != nil {
-			return nil, fmt.Errorf("state: store %q: %w", s.name, err)
-		}
+	if err := t.open(store, expiry, valuesOf(t.cells), r); err != nil {
+		return nil, err
 	}
 	return t, nil
 }
@@ -183,19 +173,27 @@ func (s KV[K, V]) table(r *codec.Registry) (*kvTable[K, V], error) {
 	if err != nil {
 		return nil, fmt.Errorf("state: store %q: no codec for the value: %w", s.name, err)
 	}
-	t := &kvTable[K, V]{name: s.name, spec: s.spec, keys: keys, values: values, mutable: hasPointers(reflect.TypeFor[V]())}
 	cells := timedCodec[V]{values}
-	t.cells = cells
+	t := &kvTable[K, V]{
+		timedTable: timedTable{name: s.name, spec: s.spec, mutable: hasPointers(reflect.TypeFor[V]())},
+		keys:       keys, cells: cells,
+	}
 	if inner, ok := values.(codec.Schemed); ok {
 		t.cells = schemedTimed[V]{cells, inner}
 	}
 	return t, nil
 }
 
-// timed is a value and when it was put, in ms, by the clock of its TTL.
+// timed is a value and when it was put.
 type timed[V any] struct {
-	time  int64
+	stamp
 	value V
+}
+
+// stamp is how each timed value begins, so that valueOf[stamp] is the stamp of an entry whatever
+// its V.
+type stamp struct {
+	time int64 // ms, by the clock of the TTL
 }
 
 // timedCodec is the encoding of a timed value:
@@ -225,22 +223,12 @@ type schemedTimed[V any] struct {
 
 // kvTable is a KV in one task.
 type kvTable[K, V any] struct {
-	*Table[timed[V]]
-	name    string
-	spec    Spec
-	owner   func(key []byte) ([]byte, error) // nil where any call may touch any entry
-	keys    codec.Codec[K]
-	values  codec.Codec[V]
-	cells   codec.Codec[timed[V]]
-	mutable bool        // a value may be changed through what Get returned
-	expiry  *TimerQueue // nil without a TTL
-	buf     []byte
+	timedTable
+	keys  codec.Codec[K]
+	cells codec.Codec[timed[V]]
 }
 
-func (t *kvTable[K, V]) fail(in Call, doing string, err error) {
-	in.Fail(fmt.Errorf("state: store %q: %s: %w", t.name, doing, err))
-}
-
+// encode returns the key of k, valid until the next call.
 func (t *kvTable[K, V]) encode(in Call, k K) (key []byte, hash uint64, ok bool) {
 	var err error
 	if t.buf, err = t.keys.Append(t.buf[:0], k); err != nil {
@@ -250,57 +238,16 @@ func (t *kvTable[K, V]) encode(in Call, k K) (key []byte, hash uint64, ok bool) 
 	return t.buf, Hash(t.buf), t.owned(in, t.buf)
 }
 
-// over tells whether a value that was put at the given time has had its time.
-func (t *kvTable[K, V]) over(time, now int64) bool {
-	return t.spec.TTL > 0 && time+t.spec.TTL.Milliseconds() <= now
-}
-
 func (t *kvTable[K, V]) get(in Call, k K) (*timed[V], bool) {
 	key, hash, ok := t.encode(in, k)
 	if !ok {
 		return nil, false
 	}
-	c, ok, err := t.Table.Get(hash, key)
-	if err != nil {
-		t.fail(in, "get", err)
+	e := t.read(in, hash, key)
+	if e == nil {
 		return nil, false
 	}
-	if !ok || t.over(c.time, in.Instant(t.spec.Wall)) {
-		return nil, false
-	}
-	if t.mutable && in.Undoes() {
-		t.backup(in, hash, key, c)
-	}
-	return c, true
-}
-
-// backup registers what brings the entry back to what it is; c is nil where there is none.
-func (t *kvTable[K, V]) backup(in Call, hash uint64, key []byte, c *timed[V]) {
-	own := append([]byte(nil), key...)
-	if c == nil {
-		in.Undo(func() {
-			if err := t.Table.Delete(hash, own); err != nil {
-				t.fail(in, "take a change back", err)
-			}
-		})
-		return
-	}
-	time := c.time
-	encoded, err := t.values.Append(nil, c.value)
-	if err != nil {
-		t.fail(in, "keep what a value is before it changes", err)
-		return
-	}
-	in.Undo(func() {
-		c, _, err := t.Table.Update(hash, own)
-		if err == nil {
-			c.time = time
-			c.value, err = t.values.Decode(encoded)
-		}
-		if err != nil {
-			t.fail(in, "take a change back", err)
-		}
-	})
+	return valueOf[timed[V]](e), true
 }
 
 func (t *kvTable[K, V]) put(in Call, k K, f func(V, bool) V) {
@@ -309,17 +256,11 @@ func (t *kvTable[K, V]) put(in Call, k K, f func(V, bool) V) {
 		return
 	}
 	now := in.Instant(t.spec.Wall)
-	c, existed, err := t.Table.Get(hash, key)
-	if err == nil && in.Undoes() {
-		t.backup(in, hash, key, c)
-	}
-	if err == nil {
-		c, _, err = t.Table.Update(hash, key)
-	}
-	if err != nil {
-		t.fail(in, "put", err)
+	e, existed, ok := t.write(in, hash, key)
+	if !ok {
 		return
 	}
+	c := valueOf[timed[V]](e)
 	alive := existed && !t.over(c.time, now)
 	if !alive {
 		var none V
@@ -329,82 +270,24 @@ func (t *kvTable[K, V]) put(in Call, k K, f func(V, bool) V) {
 	if key, hash, ok = t.encode(in, k); !ok { // f may have called the store
 		return
 	}
-	if c, _, err = t.Table.Update(hash, key); err != nil {
-		t.fail(in, "put", err)
-		return
-	}
-	c.value, c.time = v, max(c.time, now)
-	if t.expiry != nil && !existed {
-		if err := t.expiry.Add(now+t.spec.TTL.Milliseconds(), key, 0); err != nil {
-			t.fail(in, "set the time to live", err)
-		}
+	if e = t.renew(in, hash, key, now, existed); e != nil {
+		valueOf[timed[V]](e).value = v
 	}
 }
 
 func (t *kvTable[K, V]) remove(in Call, k K) {
-	key, hash, ok := t.encode(in, k)
-	if !ok {
-		return
-	}
-	if in.Undoes() {
-		c, ok, err := t.Table.Get(hash, key)
-		if err != nil {
-			t.fail(in, "delete", err)
-			return
-		}
-		if ok {
-			t.backup(in, hash, key, c)
-		}
-	}
-	if err := t.Table.Delete(hash, key); err != nil {
-		t.fail(in, "delete", err)
+	if key, hash, ok := t.encode(in, k); ok {
+		t.erase(in, hash, key)
 	}
 }
 
 func (t *kvTable[K, V]) walk(in Call, lo, hi []byte, yield func(K, V) bool) {
-	now := in.Instant(t.spec.Wall)
-	err := t.Table.Scan(lo, hi, func(key []byte, c *timed[V]) bool {
-		if t.over(c.time, now) {
-			return true
-		}
+	t.each(in, lo, hi, func(key []byte, e *entry) bool {
 		k, err := t.keys.Decode(key)
 		if err != nil {
 			t.fail(in, "decode a key", err)
 			return false
 		}
-		if t.mutable && in.Undoes() {
-			t.backup(in, Hash(key), key, c)
-		}
-		return yield(k, c.value) && in.Err() == nil
+		return yield(k, valueOf[timed[V]](e).value)
 	})
-	if err != nil {
-		t.fail(in, "walk", err)
-	}
-}
-
-// Expire removes entries whose time is over. An entry has one timer at least, at or before
-// the end of its time; one that was put again meanwhile gets another.
-func (t *kvTable[K, V]) Expire(now int64) error {
-	if t.expiry == nil {
-		return nil
-	}
-	return t.expiry.Pop(now, func(_ int64, key []byte, _ uint8) error {
-		hash := Hash(key)
-		c, ok, err := t.Table.Get(hash, key)
-		switch {
-		case err != nil || !ok:
-			return err
-		case t.over(c.time, now):
-			return t.Table.Delete(hash, key)
-		}
-		return t.expiry.Add(c.time+t.spec.TTL.Milliseconds(), key, 0)
-	})
-}
-
-// NextExpiry is the time of the first timer.
-func (t *kvTable[K, V]) NextExpiry() (at int64, ok bool, err error) {
-	if t.expiry == nil {
-		return 0, false, nil
-	}
-	return t.expiry.Next()
 }

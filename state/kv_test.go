@@ -71,12 +71,12 @@ func TestTimeToLiveRemovesEntries(t *testing.T) {
 // A value is found at the byte positions that its codec's comment gives.
 func TestFormatOfKV(t *testing.T) {
 	c := timedCodec[string]{codec.String}
-	b, err := c.Append(nil, timed[string]{-3, "v"})
+	b, err := c.Append(nil, timed[string]{stamp{-3}, "v"})
 	require.NoError(t, err)
 	require.Equal(t, "\x05v", string(b))
 	v, err := c.Decode(b)
 	require.NoError(t, err)
-	require.Equal(t, timed[string]{-3, "v"}, v)
+	require.Equal(t, timed[string]{stamp{-3}, "v"}, v)
 	_, err = c.Decode(nil)
 	require.Error(t, err)
 }

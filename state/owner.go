@@ -59,7 +59,7 @@ func ownedBy[K, O any](of func(K) O) *Owner {
 
 // owned fails the call where the store is keyed and the entry belongs to another key than that of the
 // call.
-func (t *kvTable[K, V]) owned(in Call, key []byte) bool {
+func (t *timedTable) owned(in Call, key []byte) bool {
 	if t.owner == nil {
 		return true
 	}

@@ -168,10 +168,8 @@ func openSeries[K, V any](name string, spec Spec, life lifetime[V], store *Store
 		return nil, err
 	}
 	t.kvTable = kv.(*kvTable[K, series[V]])
-	if spec.Owner != nil {
-		if t.owner, err = spec.Owner.Open(r); err != nil {
-			return nil, fmt.Errorf("state: store %q: %w", name, err)
-		}
+	if err := t.keyed(spec.Owner, r); err != nil {
+		return nil, err
 	}
 	if expiry != nil {
 		t.expiry = expiry.Queue(0)
@@ -266,19 +264,21 @@ func (t *seriesTable[K, V]) Expire(now int64) error {
 	}
 	return t.expiry.Pop(now, func(_ int64, key []byte, _ uint8) error {
 		hash := Hash(key)
-		c, ok, err := t.Table.Get(hash, key)
-		if err != nil || !ok {
+		e, err := t.table.get(hash, key)
+		if e == nil || err != nil {
 			return err
 		}
-		if n := t.life.gone(&c.value, now, t.ttl); n == len(c.value.entries) {
-			return t.Table.Delete(hash, key)
+		s := &valueOf[timed[series[V]]](e).value
+		if n := t.life.gone(s, now, t.ttl); n == len(s.entries) {
+			return t.Delete(hash, key)
 		} else if n > 0 {
-			if c, _, err = t.Table.Update(hash, key); err != nil {
+			if e, _, err = t.update(hash, key); err != nil {
 				return err
 			}
-			c.value.entries = slices.Clone(c.value.entries[n:])
+			s = &valueOf[timed[series[V]]](e).value
+			s.entries = slices.Clone(s.entries[n:])
 		}
-		if at, ok := t.life.next(&c.value, t.ttl); ok {
+		if at, ok := t.life.next(s, t.ttl); ok {
 			return t.expiry.Add(max(at, now+1), key, 0)
 		}
 		return nil

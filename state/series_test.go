@@ -63,7 +63,7 @@ func (x *handleTest) expire() { require.NoError(x.t, x.table.Expire(x.in.now)) }
 
 // kept is how many keys are in the table.
 func kept[K comparable, V any](x *handleTest) (n int) {
-	require.NoError(x.t, x.table.(*seriesTable[K, V]).Table.Scan(nil, nil, func([]byte, *timed[series[V]]) bool { n++; return true }))
+	require.NoError(x.t, x.table.(*seriesTable[K, V]).scan(nil, nil, func([]byte, *entry) bool { n++; return true }))
 	return n
 }
 

@@ -74,7 +74,7 @@ func (s Session[K, V]) Open(store *Store, expiry *Timers, r *codec.Registry) (Op
 }
 
 func (s Session[K, V]) table(scope Scope) (in Call, t *seriesTable[K, V], ok bool) {
-	return opened[*seriesTable[K, V]](scope, s)
+	return opened[*seriesTable[K, V]](scope, s.name)
 }
 
 // Get returns the value of k in exactly this span; ok is false where there is none.

@@ -69,7 +69,7 @@ func (s Versioned[K, V]) Open(store *Store, expiry *Timers, r *codec.Registry) (
 }
 
 func (s Versioned[K, V]) table(scope Scope) (in Call, t *seriesTable[K, V], ok bool) {
-	return opened[*seriesTable[K, V]](scope, s)
+	return opened[*seriesTable[K, V]](scope, s.name)
 }
 
 // Get returns the newest value of k; ok is false where there is none, or that was deleted.

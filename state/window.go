@@ -73,7 +73,7 @@ func (s Window[K, V]) Open(store *Store, expiry *Timers, r *codec.Registry) (Ope
 }
 
 func (s Window[K, V]) table(scope Scope) (in Call, t *seriesTable[K, V], ok bool) {
-	return opened[*seriesTable[K, V]](scope, s)
+	return opened[*seriesTable[K, V]](scope, s.name)
 }
 
 // Get returns the value of k at a time; ok is false where there is none.
