@@ -132,7 +132,7 @@ func (app *Topology) Replay[K, V any](dead topic.Topic[[]byte, []byte], step str
 		}
 		r := &replaying[K, V]{t: o.task, step: s, of: step, decode: decode, guard: openGuard[[]byte, []byte](o, s), down: n.open(o)}
 		if r.guard != nil {
-			r.guard.name = step // a letter that cannot be decoded stays one of its step
+			r.guard.calls.name = step // a letter that cannot be decoded stays one of its step
 		}
 		r.attempt = func() (err error) {
 			r.k, r.v, err = r.decode(r.key, r.value)

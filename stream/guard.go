@@ -25,17 +25,21 @@ func guards[K, V any](s *step) {
 // guard calls the functions of one step in one task under the step's error policy. It
 // is nil under Fail: the fast path then is as if there were no policies.
 type guard[K, V any] struct {
-	t      *engine.Task
-	step   *step
-	name   string // of the step in dead letters
-	policy ErrorPolicy
-	timer  string // kind of the timer that is handled; empty for a record
-
-	letters  *letterbox // nil unless the policy is DeadLetter
+	calls    guardedCalls
 	key      codec.Codec[K]
 	value    codec.Codec[V]
 	keyBuf   []byte
 	valueBuf []byte
+}
+
+// guardedCalls is a guard as far as the type of the records does not matter.
+type guardedCalls struct {
+	t       *engine.Task
+	step    *step
+	name    string // of the step in dead letters
+	policy  ErrorPolicy
+	timer   string     // kind of the timer that is handled; empty for a record
+	letters *letterbox // nil unless the policy is DeadLetter
 }
 
 // openGuard opens the guard of step s.
@@ -44,10 +48,13 @@ func openGuard[K, V any](o *opening, s *step) *guard[K, V] {
 	if p.fails() {
 		return nil
 	}
-	g := &guard[K, V]{t: o.task, step: s, name: s.label(), policy: p, keyBuf: make([]byte, 0, 64), valueBuf: make([]byte, 0, 256)}
+	g := &guard[K, V]{
+		calls:  guardedCalls{t: o.task, step: s, name: s.label(), policy: p},
+		keyBuf: make([]byte, 0, 64), valueBuf: make([]byte, 0, 256),
+	}
 	if p.letters != nil {
 		var err error
-		if g.letters, err = o.openLetters(s, *p.letters); err != nil {
+		if g.calls.letters, err = o.openLetters(s, *p.letters); err != nil {
 			o.fail(err)
 		}
 		// Validate has asked for both.
@@ -62,29 +69,38 @@ func openGuard[K, V any](o *opening, s *step) *guard[K, V] {
 // nil, takes back what a failed call has done. The record's key is asked for only
 // where it is needed.
 func (g *guard[K, V]) do(m *engine.Meta, key func() (K, error), v *V, f func() error, undo func()) bool {
+	ok, cause := g.calls.try(f, undo)
+	if cause != nil {
+		g.giveUp(m, key, v, cause)
+	}
+	return ok
+}
+
+// try calls f as often as the policy has it. Where it is not ok, cause is why, or nil
+// where the job has ended meanwhile.
+func (g *guardedCalls) try(f func() error, undo func()) (ok bool, cause error) {
 	for n := 0; ; n++ {
 		g.t.Running = g.step.id
 		err := safely(f)
 		if err == nil {
-			return true
+			return true, nil
 		}
 		if undo != nil {
 			undo()
 		}
 		if n == g.policy.retries {
-			g.giveUp(m, key, v, err)
-			return false
+			return false, err
 		}
 		if !g.t.Sleep(g.policy.wait(n)) {
 			g.t.Fail(g.step.id, fmt.Errorf("the job ended while the record waited to be tried again: %w", err))
-			return false
+			return false, nil
 		}
 	}
 }
 
 // quietly is do for what was dealt with before, or is only looked at: what fails for good is
 // passed over, and not counted.
-func (g *guard[K, V]) quietly(f func() error) bool {
+func (g *guardedCalls) quietly(f func() error) bool {
 	for n := 0; ; n++ {
 		g.t.Running = g.step.id
 		err := safely(f)
@@ -124,7 +140,7 @@ func (g *guard[K, V]) rows[R any](f func(K, V) (R, bool)) (made func(m *engine.M
 	}
 	looked = func(k K, v V) (R, bool) {
 		key, value = k, v
-		ok := g.quietly(attempt)
+		ok := g.calls.quietly(attempt)
 		return r, ok && keep
 	}
 	return made, looked
@@ -151,7 +167,7 @@ func (g *guard[K, V]) pairs[A, B, R any](pair func(*A, *B) R) (made, looked func
 	}
 	looked = func(_ *engine.Meta, _ K, a *A, b *B) (R, bool) {
 		left, right = a, b
-		ok := g.quietly(attempt)
+		ok := g.calls.quietly(attempt)
 		return r, ok
 	}
 	return made, looked
@@ -219,9 +235,38 @@ func (p *panicked) Trace() []byte { return p.stack }
 
 // giveUp deals with a record for which the function has failed for good.
 func (g *guard[K, V]) giveUp(m *engine.Meta, key func() (K, error), v *V, cause error) {
+	l, wanted := g.calls.skip(m, cause)
+	if !wanted {
+		return
+	}
+	if !m.NoKey {
+		k, err := key()
+		if err == nil {
+			g.keyBuf, err = g.key.Append(g.keyBuf[:0], k)
+		}
+		if err != nil {
+			g.calls.unwritten(l, "key", err)
+			return
+		}
+		l.key = g.keyBuf
+	}
+	if v != nil && !m.Deleted {
+		var err error
+		if g.valueBuf, err = g.value.Append(g.valueBuf[:0], *v); err != nil {
+			g.calls.unwritten(l, "value", err)
+			return
+		}
+		l.value = g.valueBuf
+	}
+	g.calls.letters.write(l)
+}
+
+// skip counts a record for which the function has failed for good, or ends the attempt. It
+// returns the dead letter, without key and value, where one is wanted.
+func (g *guardedCalls) skip(m *engine.Meta, cause error) (l letter, wanted bool) {
 	if g.policy.verdict == verdictFail {
 		failStep(g.t, g.step.id, cause)
-		return
+		return l, false
 	}
 	var stack []byte
 	if p, ok := cause.(*panicked); ok {
@@ -230,30 +275,15 @@ func (g *guard[K, V]) giveUp(m *engine.Meta, key func() (K, error), v *V, cause 
 	g.t.Skipped(g.step.id, cause, stack)
 	if g.policy.verdict == verdictSkip {
 		g.t.Counters().Skipped++
-		return
+		return l, false
 	}
 	g.t.Counters().DeadLetters++
-	l := letter{meta: m, step: g.name, cause: cause, timer: g.timer}
-	if !m.NoKey {
-		k, err := key()
-		if err == nil {
-			g.keyBuf, err = g.key.Append(g.keyBuf[:0], k)
-		}
-		if err != nil {
-			g.t.Fail(g.step.id, fmt.Errorf("write the dead letter: encode key: %w, of a record that failed with %w", err, cause))
-			return
-		}
-		l.key = g.keyBuf
-	}
-	if v != nil && !m.Deleted {
-		var err error
-		if g.valueBuf, err = g.value.Append(g.valueBuf[:0], *v); err != nil {
-			g.t.Fail(g.step.id, fmt.Errorf("write the dead letter: encode value: %w, of a record that failed with %w", err, cause))
-			return
-		}
-		l.value = g.valueBuf
-	}
-	g.letters.write(l)
+	return letter{meta: m, step: g.name, cause: cause, timer: g.timer}, true
+}
+
+// unwritten ends the attempt over a dead letter of which something has no encoding.
+func (g *guardedCalls) unwritten(l letter, what string, err error) {
+	g.t.Fail(g.step.id, fmt.Errorf("write the dead letter: encode %s: %w, of a record that failed with %w", what, err, l.cause))
 }
 
 // failStep ends the attempt with an error of a step, which may be a panic caught on the way.
@@ -320,7 +350,7 @@ func guardFold[K, V, A any](o *opening, s *step, keys codec.Codec[K], clone *clo
 		if first {
 			*a = was
 		} else if *a, err = clone.clone(&was); err != nil { // the next call may change it again
-			g.t.Fail(s.id, fmt.Errorf("take back what a failed function did: %w", err))
+			g.calls.t.Fail(s.id, fmt.Errorf("take back what a failed function did: %w", err))
 		}
 	}
 	keyOf := func() (K, error) { return keys.Decode(encoded) }
@@ -329,7 +359,7 @@ func guardFold[K, V, A any](o *opening, s *step, keys codec.Codec[K], clone *clo
 		var zero A
 		if was = zero; !first {
 			if was, err = clone.clone(a); err != nil {
-				g.t.Fail(s.id, fmt.Errorf("keep what the aggregate is before a function changes it: %w", err))
+				g.calls.t.Fail(s.id, fmt.Errorf("keep what the aggregate is before a function changes it: %w", err))
 				return false
 			}
 		}

@@ -216,15 +216,15 @@ func (p *processing[K, V, S, R]) fire(queue int, upTo int64) {
 		var none V
 		p.isTimer, p.value = true, none
 		if p.guard != nil {
-			p.guard.timer = "event"
+			p.guard.calls.timer = "event"
 			if p.timer.Wall {
-				p.guard.timer = "wall"
+				p.guard.calls.timer = "wall"
 			}
 		}
 		p.ctx.enter(&p.own, state.Hash(key), key)
 		p.handle(&p.own, nil)
 		if p.guard != nil {
-			p.guard.timer = ""
+			p.guard.calls.timer = ""
 		}
 		return p.t.Err()
 	})

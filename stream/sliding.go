@@ -377,7 +377,7 @@ func (a *sliding[K, V, A]) foldedUnder(result *A, k K, from, to, added int, befo
 		}
 		ok := false
 		if before || added >= 0 && i != added {
-			ok = a.guard.quietly(attempt)
+			ok = a.guard.calls.quietly(attempt)
 		} else {
 			own.Time = a.rows[i].time
 			ok = a.guard.do(&own, keyOf, &a.rows[i].value, attempt, nil)
@@ -386,7 +386,7 @@ func (a *sliding[K, V, A]) foldedUnder(result *A, k K, from, to, added int, befo
 			in = append(in, i)
 		}
 	}
-	return len(in) > 0 && (!dirty || a.guard.quietly(again)) && !a.t.Failed()
+	return len(in) > 0 && (!dirty || a.guard.calls.quietly(again)) && !a.t.Failed()
 }
 
 // gather makes rows those of a key with times in [from, to].
