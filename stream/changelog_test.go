@@ -55,9 +55,9 @@ func TestChangelogsStayBounded(t *testing.T) {
 		late.Add(int64(2 * time.Minute))
 		round++
 	}
-	rounds := 150
+	rounds := 80
 	if testing.Short() {
-		rounds = 60
+		rounds = 30
 	}
 	for round < rounds {
 		feed()

@@ -103,7 +103,7 @@ func TestSavepointFormat(t *testing.T) {
 // a bad disk leaves is not taken for state.
 func TestDamagedSavepoint(t *testing.T) {
 	file, _ := madeSavepoint(t)
-	step := 1
+	step := 7
 	if testing.Short() {
 		step = 97
 	}

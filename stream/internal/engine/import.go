@@ -159,14 +159,12 @@ func (j *Job) importState(ctx context.Context, specs []TaskSpec) error {
 	for _, s := range specs {
 		j.session.Report(s.ID, n, reports[s.ID])
 	}
-	for j.completed.Load() < n {
-		select {
-		case <-advanced:
-		case <-j.done:
-			return wrap(context.Cause(j.ctx))
-		case <-ctx.Done():
-			return wrap(ctx.Err())
-		}
+	select {
+	case <-advanced: // by this checkpoint: there is no other
+	case <-j.done:
+		return wrap(context.Cause(j.ctx))
+	case <-ctx.Done():
+		return wrap(ctx.Err())
 	}
 	j.begun, j.imported = reports, true
 	return nil

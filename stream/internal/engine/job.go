@@ -414,13 +414,17 @@ func (j *Job) complete(id checkpoint.ID) {
 	maps.Copy(j.committedReports, j.pendingReports)
 	clear(j.pendingReports)
 	j.last = CheckpointStatus{ID: id, At: now, Took: now.Sub(j.triggered)}
-	close(j.advanced)
-	j.advanced = make(chan struct{})
-	j.mu.Unlock()
 	j.completed.Store(id.N)
+	j.mu.Unlock()
 	for _, t := range j.tasks {
 		t.Signal()
 	}
+	// Those who wait are told last: what they look at is there then, and who waits for the
+	// checkpoint of an import may change the tasks.
+	j.mu.Lock()
+	close(j.advanced)
+	j.advanced = make(chan struct{})
+	j.mu.Unlock()
 	j.signal()
 }
 
