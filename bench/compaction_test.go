@@ -47,7 +47,7 @@ func BenchmarkCompaction(b *testing.B) {
 			}
 			b.ReportMetric(float64(before)/took.Seconds()/1e6, "MB/s")
 			b.ReportMetric(float64(records*b.N)/took.Seconds(), "records/s")
-			b.ReportMetric(100*floor.Seconds()/took.Seconds(), "%of-floor")
+			b.ReportMetric(100*floor.Seconds()/took.Seconds(), "%floor")
 			b.ReportMetric(float64(after)/float64(before), "kept")
 		})
 	}

@@ -48,14 +48,15 @@ func BenchmarkProducerToConsumer(b *testing.B) {
 			b.Run(fmt.Sprintf("%dB/partitions=%d", size, partitions), func(b *testing.B) {
 				t := topic.New[struct{}, payload]("t").ValueCodec(payloadCodec(size)).Partitions(partitions)
 				floor := floorOfConsumer(b, size)
-				produceAndConsume(b, t, func(i int) payload { return payload{number: uint64(i)} })
+				produceAndConsume(b, t, func(i int) payload { return payload{number: uint64(i)} },
+					func(p payload) uint64 { return p.number })
 				report(b, int64(b.N), int64(b.N*size), b.Elapsed(), floor)
 			})
 		}
 	}
 }
 
-// BenchmarkProducerToConsumerCompressed is the same with values that compress, to a topic
+// BenchmarkProducerToConsumerCompressed is the same with values that compress, to topics
 // of each compression; MB/s counts values before it. The values are made beforehand, as
 // strings, which the consumer copies. The floor is that of the uncompressed bytes.
 func BenchmarkProducerToConsumerCompressed(b *testing.B) {
@@ -65,18 +66,22 @@ func BenchmarkProducerToConsumerCompressed(b *testing.B) {
 			values[i] = string(reading(uint64(i), size))
 		}
 		for _, c := range compressions {
-			b.Run(fmt.Sprintf("%dB/%v", size, c), func(b *testing.B) {
-				t := topic.New[struct{}, string]("t").Compress(c)
-				floor := floorOfConsumer(b, size)
-				produceAndConsume(b, t, func(i int) string { return values[i%len(values)] })
-				report(b, int64(b.N), int64(b.N*size), b.Elapsed(), floor)
-			})
+			for _, partitions := range []int{1, 8} {
+				b.Run(fmt.Sprintf("%dB/%v/partitions=%d", size, c, partitions), func(b *testing.B) {
+					t := topic.New[struct{}, string]("t").Compress(c).Partitions(partitions)
+					floor := floorOfConsumer(b, size)
+					produceAndConsume(b, t, func(i int) string { return values[i%len(values)] },
+						func(v string) uint64 { return binary.LittleEndian.Uint64([]byte(v[len(v)-8:])) })
+					report(b, int64(b.N), int64(b.N*size), b.Elapsed(), floor)
+				})
+			}
 		}
 	}
 }
 
-// produceAndConsume sends b.N values to t and reads them at the same time, on the clock.
-func produceAndConsume[V any](b *testing.B, t topic.Topic[struct{}, V], value func(i int) V) {
+// produceAndConsume sends b.N values to t and reads them at the same time, on the clock. What
+// sum makes of the values read, added up, has to be what it makes of those sent.
+func produceAndConsume[V any](b *testing.B, t topic.Topic[struct{}, V], value func(i int) V, sum func(v V) uint64) {
 	b.Helper()
 	n, err := thalweg.Open(b.TempDir())
 	if err != nil {
@@ -94,8 +99,12 @@ func produceAndConsume[V any](b *testing.B, t topic.Topic[struct{}, V], value fu
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	seen := make(chan error, 1)
+	var got, want uint64
 	read := func(left int) {
-		for _, err := range c.Records(ctx) {
+		for r, err := range c.Records(ctx) {
+			if err == nil {
+				got += sum(r.Value)
+			}
 			if left--; err != nil || left == 0 {
 				seen <- err
 				return
@@ -109,7 +118,9 @@ func produceAndConsume[V any](b *testing.B, t topic.Topic[struct{}, V], value fu
 	b.ResetTimer()
 	go read(b.N)
 	for i := range b.N {
-		if err := p.Queue(ctx, struct{}{}, value(i)); err != nil {
+		v := value(i)
+		want += sum(v)
+		if err := p.Queue(ctx, struct{}{}, v); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -120,6 +131,9 @@ func produceAndConsume[V any](b *testing.B, t topic.Topic[struct{}, V], value fu
 		b.Fatal(err)
 	}
 	b.StopTimer()
+	if got != want {
+		b.Fatalf("the values read add up to %d, those sent to %d", got, want)
+	}
 	runtime.ReadMemStats(&after)
 	b.ReportMetric(float64(after.Mallocs-before.Mallocs)/float64(b.N), "allocs/record")
 }
