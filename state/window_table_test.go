@@ -169,7 +169,7 @@ func TestWindowTableAgainstMap(t *testing.T) {
 				}
 			}
 			checkStore(t, f.store, flat)
-			for start := range now {
+			for _, start := range table.Windows() { // one that deletes emptied may be among them
 				require.NoError(t, table.CloseWindow(start, func([]byte, **box) error { return nil }))
 			}
 			n++
