@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"errors"
 	"iter"
 )
@@ -77,12 +78,26 @@ type Entry struct{ Key, Value []byte }
 // error.
 type Batch struct {
 	// Clear removes every key before the entries are applied.
-	Clear   bool
+	Clear bool
+
+	// Ranges are removed before the entries are applied. They ascend and do not overlap.
+	Ranges []Range
+
 	Entries []Entry
 }
 
+// Range is a range of keys, [Lo, Hi). Lo is not empty and below Hi.
+type Range struct{ Lo, Hi []byte }
+
 // check returns an error when the keys of b are not as Apply demands.
 func (b Batch) check() error {
+	var last []byte
+	for _, r := range b.Ranges {
+		if len(r.Lo) == 0 || bytes.Compare(r.Lo, last) < 0 || bytes.Compare(r.Lo, r.Hi) >= 0 {
+			return errRanges
+		}
+		last = r.Hi
+	}
 	if len(b.Entries) > 0 && len(b.Entries[0].Key) == 0 {
 		return errEmptyKey
 	}
@@ -96,5 +111,6 @@ func (b Batch) check() error {
 
 var (
 	errEmptyKey  = errors.New("state: a batch with an empty key")
+	errRanges    = errors.New("state: the ranges of a batch are empty, overlap or are not in ascending order")
 	errUnordered = errors.New("state: the keys of a batch are not in ascending order")
 )

@@ -1,69 +1,146 @@
 package state
 
-// change is the newest change of a key that a follower has read.
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+	"sync"
+)
+
+// changes collects what one step of a follower reads, copied out of the log, and gives the
+// newest change of each key, in order.
+//
+// Most keys of a long step changed once, so changes are put one behind the other and sorted
+// when all are there, which is faster than to look each up in a table.
+type changes struct {
+	list   []change
+	data   arena
+	sorter sorter
+	closed map[uint64]int // by the encoded start of a window: changes of it before this one are void
+
+	closing bool   // what was put last is part of the closing of a window
+	window  uint64 // that one
+}
+
+// change is one change of a key: its key, and behind it its value, in the arena.
 type change struct {
-	value   blobRef
+	data    blobRef
+	key     uint32 // bytes of the key
 	deleted bool
 }
 
-// changes collects the changes of one step of a follower: the newest of each key,
-// copied out of the log. It keeps its memory from step to step.
-type changes struct {
-	table  overlay // of change
-	values arena
-	bytes  int64 // memory the changes take, about
-	order  []sortedID
-}
+// changeSize is what a change takes in memory besides its key and value.
+const changeSize = 56
 
-// changeSize is what a change takes besides its key and value: an entry and a slot.
-const changeSize = 80
-
-func newChanges() *changes {
-	return &changes{table: newOverlay(valuesOf[change](nil), new(ledger))}
-}
+// changesPool is shared by all followers: a step may need much memory, and is soon over.
+var changesPool = sync.Pool{New: func() any { return &changes{closed: make(map[uint64]int)} }}
 
 // put records a change that is newer than all before it; a nil value deletes.
 func (c *changes) put(key, value []byte) {
-	hash := Hash(key)
-	_, e := c.table.find(hash, key)
-	if e == nil {
-		_, e = c.table.insert(hash, key)
-		c.bytes += int64(len(key)) + changeSize
+	if c.closing && value == nil && key[0] == kindValue && windowOf(key) == c.window {
+		return // gone with its window
 	}
-	now := valueOf[change](e)
-	if now.deleted = value == nil; now.deleted {
-		return
-	}
-	// A value of the same length, the usual case, replaces the older one.
-	if int(now.value.size) == len(value) {
-		copy(c.values.get(now.value), value)
-		return
-	}
-	now.value = c.values.put(value)
-	c.bytes += int64(len(value))
+	c.closing = false
+	c.list = append(c.list, change{c.data.put(key, value), uint32(len(key)), value == nil})
 }
 
-func (c *changes) len() int { return c.table.used }
+// close records that a window has no keys any more. What is put next are the deletions of
+// those it had, which need not be done one by one.
+func (c *changes) close(start uint64) {
+	c.closed[start] = len(c.list)
+	c.closing, c.window = true, start
+}
 
-// all calls f for every key in ascending order; key and value, nil for a deleted
-// key, are valid until reset.
-func (c *changes) all(f func(key, value []byte) error) error {
-	c.order = c.table.sorted(c.order[:0])
-	for _, s := range c.order {
-		e := c.table.at(s.id)
-		var value []byte
-		if newest := valueOf[change](e); !newest.deleted {
-			value = c.values.get(newest.value)
+// size is the memory that the changes take, about.
+func (c *changes) size() int64 { return c.data.bytes + changeSize*int64(len(c.list)) }
+
+func (c *changes) at(i uint32) (key, value []byte) {
+	e := &c.list[i]
+	data := c.data.get(e.data)
+	if e.deleted {
+		return data[:e.key:e.key], nil
+	}
+	return data[:e.key:e.key], data[e.key:]
+}
+
+// sort prepares all, and returns the number of keys that changed.
+func (c *changes) sort() (keys int) {
+	shared := c.sharedPrefix()
+	c.sorter.begin(len(c.list))
+	for i := range c.list {
+		key, _ := c.at(uint32(i))
+		if len(c.closed) > 0 && key[0] == kindValue && i < c.closed[windowOf(key)] {
+			continue
 		}
-		if err := f(c.table.key(e), value); err != nil {
+		c.sorter.add(keyPrefix(key[shared:]), uint32(i))
+	}
+	c.sorter.sort(func(a, b uint32) int {
+		one, _ := c.at(a)
+		other, _ := c.at(b)
+		return bytes.Compare(one, other)
+	})
+	// The newest change of a key is the last.
+	order := c.sorter.list
+	for _, s := range order {
+		if keys > 0 && order[keys-1].prefix == s.prefix {
+			before, _ := c.at(order[keys-1].id)
+			key, _ := c.at(s.id)
+			if bytes.Equal(before, key) {
+				keys--
+			}
+		}
+		order[keys] = s
+		keys++
+	}
+	c.sorter.list = order[:keys]
+	return keys
+}
+
+// sharedPrefix is the number of bytes that all keys begin with alike.
+func (c *changes) sharedPrefix() int {
+	if len(c.list) == 0 {
+		return 0
+	}
+	first, _ := c.at(0)
+	shared := len(first)
+	for i := range c.list {
+		key, _ := c.at(uint32(i))
+		shared = min(shared, len(key))
+		for shared > 0 && string(key[:shared]) != string(first[:shared]) {
+			shared--
+		}
+	}
+	return shared
+}
+
+// all calls f for the newest change of each key in ascending order, after sort; key and value,
+// nil for a deleted key, are valid until reset.
+func (c *changes) all(f func(key, value []byte) error) error {
+	for _, s := range c.sorter.list {
+		if err := f(c.at(s.id)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// ranges are the ranges of stored keys of the windows that were closed, ascending.
+func (c *changes) ranges() (all []Range) {
+	for start := range c.closed {
+		lo := binary.BigEndian.AppendUint64([]byte{kindValue}, start)
+		hi := []byte{kindValue + 1}
+		if start+1 != 0 {
+			hi = binary.BigEndian.AppendUint64([]byte{kindValue}, start+1)
+		}
+		all = append(all, Range{lo, hi})
+	}
+	slices.SortFunc(all, func(a, b Range) int { return bytes.Compare(a.Lo, b.Lo) })
+	return all
+}
+
 func (c *changes) reset() {
-	c.table.reset()
-	c.values.reset()
-	c.bytes = 0
+	c.list, c.sorter.list = c.list[:0], c.sorter.list[:0]
+	c.data.reset()
+	clear(c.closed)
+	c.closing = false
 }

@@ -232,6 +232,11 @@ func (db *diskDB) Apply(b Batch) error {
 			return err
 		}
 	}
+	for _, r := range b.Ranges {
+		if err := pb.DeleteRange(r.Lo, r.Hi, nil); err != nil {
+			return err
+		}
+	}
 	for _, e := range b.Entries {
 		var err error
 		if e.Value == nil {

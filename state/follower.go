@@ -136,7 +136,7 @@ func (s *Store) next() (Mark, time.Duration) {
 	if s.queued.IsZero() {
 		return Mark{}, -1
 	}
-	if s.hurry || s.o.Linger < 0 {
+	if s.hurry || s.o.Linger < 0 || int64(s.target.End.Offset-s.progress.done.Offset) >= s.o.StepRecords {
 		return s.target, 0
 	}
 	return s.target, max(0, time.Until(s.queued.Add(s.o.Linger)))
@@ -284,7 +284,12 @@ func (s *Store) advance(ctx context.Context, to Mark) error {
 	if !s.contains(to.End) {
 		return s.wrap("follow", fmt.Errorf("%w: checkpoint %d/%d ends at offset %d, epoch %d; the changelog ends at %+v", ErrNotInChangelog, to.Attempt, to.N, to.End.Offset, to.End.Epoch, s.o.Changelog.End()))
 	}
-	s.changes.reset()
+	s.changes = changesPool.Get().(*changes)
+	defer func() {
+		s.changes.reset()
+		changesPool.Put(s.changes)
+		s.changes = nil
+	}()
 	r := s.o.Changelog.Reader(s.current().done.Offset, log.ReadDecided)
 	defer r.Close()
 	var records int64
@@ -313,7 +318,7 @@ func (s *Store) advance(ctx context.Context, to Mark) error {
 		}
 		records += n
 		s.unflushed += int64(len(batch.Bytes))
-		if s.changes.bytes > s.o.StepBytes && r.Offset() < to.End.Offset {
+		if s.changes.size() > s.o.StepBytes && r.Offset() < to.End.Offset {
 			if err := s.apply(progress{to, r.Position()}, records); err != nil {
 				return err
 			}
@@ -333,14 +338,22 @@ func (s *Store) collect(b *log.Batch, end log.Offset) (records int64, err error)
 		if it.Offset >= end {
 			break
 		}
-		if len(it.Key) == 0 || it.Key[0] > kindValue {
+		if len(it.Key) == 0 || it.Key[0] > kindClosed {
 			return records, fmt.Errorf("%w: key %x at offset %d; was it written by a newer version?", ErrVersion, it.Key, it.Offset)
 		}
 		if string(it.Key) == string(markKey) {
 			return records, fmt.Errorf("%w: key %x at offset %d is reserved", ErrVersion, it.Key, it.Offset)
 		}
-		s.changes.put(it.Key, it.Value)
 		records++
+		if it.Key[0] != kindClosed {
+			s.changes.put(it.Key, it.Value)
+			continue
+		}
+		start, err := parseClosedKey(it.Key)
+		if err != nil {
+			return records, fmt.Errorf("%w at offset %d", err, it.Offset)
+		}
+		s.changes.close(start)
 	}
 	return records, it.Err()
 }
@@ -349,16 +362,17 @@ func (s *Store) collect(b *log.Batch, end log.Offset) (records int64, err error)
 func (s *Store) apply(to progress, records int64) error {
 	// From the first batch on the store may be ahead of done; see advance.
 	begun := progress{target: to.target, done: s.begin(to.target)}
-	left, size := s.changes.len(), 0
+	keys, ranges := s.changes.sort(), s.changes.ranges()
+	left, size := keys, 0
 	flush := func() error {
 		p := begun
 		if left == 0 {
 			p = to
 		}
 		s.entries[0].Value = p.append(nil)
-		err := s.o.DB.Apply(Batch{Entries: s.entries})
+		err := s.o.DB.Apply(Batch{Ranges: ranges, Entries: s.entries})
 		clear(s.entries)
-		s.entries, size = s.entries[:0], 0
+		s.entries, ranges, size = s.entries[:0], nil, 0
 		return err
 	}
 	err := s.changes.all(func(key, value []byte) error {
@@ -379,7 +393,6 @@ func (s *Store) apply(to progress, records int64) error {
 		}
 		err = flush()
 	}
-	applied := int64(s.changes.len())
 	s.changes.reset()
 	if err != nil {
 		return s.wrap("apply", err)
@@ -387,7 +400,7 @@ func (s *Store) apply(to progress, records int64) error {
 	s.reached(to, func(st *Stats) {
 		st.Steps++
 		st.Records += records
-		st.Applied += applied
+		st.Applied += int64(keys)
 	})
 	return nil
 }

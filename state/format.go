@@ -19,6 +19,10 @@ import (
 //	key       0x01  queue  time  key          a timer: queue is 0 or 1, time is encoded
 //	                                          as a window start; value: uvarint with a
 //	                                          bit for each tag
+//	key       0x02  window start              without value, in changelogs only: the
+//	                                          window has no keys any more. The tombstones
+//	                                          of those it had follow, for readers of the
+//	                                          log that know nothing of windows
 //	key       0x00  'm'                       the mark, in stores only
 //
 //	value   at  size  field
@@ -36,8 +40,9 @@ import (
 //
 // Neither has a checksum of its own: the record batch and the database have.
 const (
-	kindMeta  = 0x00
-	kindValue = 0x01
+	kindMeta   = 0x00
+	kindValue  = 0x01
+	kindClosed = 0x02
 
 	valueVersion = 1
 	markVersion  = 1
@@ -60,7 +65,32 @@ func AppendWindowKey(dst []byte, start int64, key []byte) []byte {
 }
 
 func appendWindowStart(dst []byte, start int64) []byte {
-	return binary.BigEndian.AppendUint64(dst, uint64(start)^(1<<63))
+	return binary.BigEndian.AppendUint64(dst, encodedStart(start))
+}
+
+// encodedStart is the start of a window as a number whose big-endian bytes are in its keys.
+func encodedStart(start int64) uint64 { return uint64(start) ^ 1<<63 }
+
+// windowOf is the encoded start of the window of a stored key, 0 where it is too short to
+// have one.
+func windowOf(stored []byte) uint64 {
+	if len(stored) < 1+windowSize {
+		return 0
+	}
+	return binary.BigEndian.Uint64(stored[1:])
+}
+
+// appendClosedKey appends the key of the record that says that a window is closed.
+func appendClosedKey(dst []byte, start int64) []byte {
+	return appendWindowStart(append(dst, kindClosed), start)
+}
+
+// parseClosedKey is the inverse; start is as in the keys of the window.
+func parseClosedKey(key []byte) (start uint64, err error) {
+	if len(key) != 1+windowSize {
+		return 0, fmt.Errorf("%w: key %x of a closed window", ErrVersion, key)
+	}
+	return binary.BigEndian.Uint64(key[1:]), nil
 }
 
 // SplitWindowKey is the inverse of AppendWindowKey; key is part of stateKey.
@@ -90,10 +120,10 @@ func ParseSchema(key, value []byte) (schema []byte, err error) {
 // is not a change of a value; deleted tells a tombstone. The results are parts of
 // key and value.
 func ParseChange(key, value []byte) (stateKey, encoded []byte, deleted, ok bool, err error) {
-	if len(key) == 0 || key[0] > kindValue {
+	if len(key) == 0 || key[0] > kindClosed {
 		return nil, nil, false, false, fmt.Errorf("%w: changelog key %x", ErrVersion, key)
 	}
-	if key[0] == kindMeta {
+	if key[0] != kindValue {
 		return nil, nil, false, false, nil
 	}
 	if value == nil {

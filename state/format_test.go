@@ -68,11 +68,24 @@ func TestParseChange(t *testing.T) {
 	_, _, _, ok, err = ParseChange([]byte("\x00s1234"), []byte("\x01schema"))
 	require.NoError(t, err)
 	require.False(t, ok)
-	for _, record := range [][2]string{{"", "\x01"}, {"\x02key", "\x01"}, {"\x01key", ""}, {"\x01key", "\x02value"}} {
+	_, _, _, ok, err = ParseChange(appendClosedKey(nil, 60_000), nil)
+	require.NoError(t, err)
+	require.False(t, ok)
+	for _, record := range [][2]string{{"", "\x01"}, {"\x03key", "\x01"}, {"\x01key", ""}, {"\x01key", "\x02value"}} {
 		_, _, _, ok, err = ParseChange([]byte(record[0]), []byte(record[1]))
 		require.ErrorIs(t, err, ErrVersion, "%q", record)
 		require.False(t, ok)
 	}
+}
+
+func TestClosedKey(t *testing.T) {
+	for _, start := range []int64{math.MinInt64, -60_000, 0, 60_000, math.MaxInt64} {
+		got, err := parseClosedKey(appendClosedKey(nil, start))
+		require.NoError(t, err)
+		require.Equal(t, windowOf(StoredKey(AppendWindowKey(nil, start, []byte("key")))), got)
+	}
+	_, err := parseClosedKey([]byte("\x02short"))
+	require.ErrorIs(t, err, ErrVersion)
 }
 
 func FuzzParseProgress(f *testing.F) {

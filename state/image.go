@@ -20,9 +20,13 @@ type Image struct {
 	// key; a nil value is a deletion.
 	newer []Entry
 
-	mu     sync.Mutex // guards the fields below; held while the database is read
-	snap   Snapshot
-	closed bool
+	// closed are the encoded starts of the windows whose keys the store has and the table
+	// not, but for those in newer.
+	closed map[uint64]bool
+
+	mu   sync.Mutex // guards the fields below; held while the database is read
+	snap Snapshot
+	done bool
 }
 
 // Images brings each store to the checkpoint that at gives it, exactly, and returns what
@@ -79,10 +83,10 @@ func (s *Store) image() (*Image, error) {
 func (im *Image) Close() error {
 	im.mu.Lock()
 	defer im.mu.Unlock()
-	if im.closed {
+	if im.done {
 		return nil
 	}
-	im.closed = true
+	im.done = true
 	return im.snap.Close()
 }
 
@@ -94,10 +98,14 @@ func (im *Image) Get(key []byte) (value []byte, ok bool, err error) {
 	}
 	im.mu.Lock()
 	defer im.mu.Unlock()
-	if im.closed {
+	if im.done {
 		return nil, false, im.store.wrap("read an image", ErrClosed)
 	}
-	value, ok, err = im.snap.Get(append([]byte{kindValue}, key...))
+	stored := StoredKey(key)
+	if im.void(stored) {
+		return nil, false, nil
+	}
+	value, ok, err = im.snap.Get(stored)
 	if err == nil && ok {
 		value, err = valueBody(value)
 	}
@@ -106,6 +114,9 @@ func (im *Image) Get(key []byte) (value []byte, ok bool, err error) {
 	}
 	return value, ok, nil
 }
+
+// void tells whether a stored key is one of a closed window.
+func (im *Image) void(stored []byte) bool { return len(im.closed) > 0 && im.closed[windowOf(stored)] }
 
 // place is where key is among the newer changes, or would be.
 func (im *Image) place(key []byte) int {
@@ -165,6 +176,9 @@ func (im *Image) stored(lo, hi []byte) iter.Seq2[Entry, error] {
 			end = StoredKey(hi)
 		}
 		for e, err := range im.all(StoredKey(lo), end) {
+			if err == nil && im.void(e.Key) {
+				continue
+			}
 			if err == nil {
 				e.Key = e.Key[1:]
 				e.Value, err = valueBody(e.Value)
@@ -217,7 +231,7 @@ func (im *Image) all(from, end []byte) iter.Seq2[Entry, error] {
 func (im *Image) read(dst []Entry, from, end []byte) (_ []Entry, more bool, err error) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
-	if im.closed {
+	if im.done {
 		return dst, false, ErrClosed
 	}
 	size := 0
@@ -263,6 +277,12 @@ func (t *windowTable) Image(key []byte) (*Image, error) {
 	im, err := t.live.store.image()
 	if err != nil {
 		return nil, err
+	}
+	for _, w := range t.left {
+		if im.closed == nil {
+			im.closed = make(map[uint64]bool)
+		}
+		im.closed[encodedStart(w.start)] = true
 	}
 	if key != nil {
 		var start int64

@@ -137,6 +137,9 @@ func (db *memoryDB) Apply(b Batch) error {
 	if b.Clear {
 		old = nil
 	}
+	for _, r := range b.Ranges {
+		old = withoutRange(old, r)
+	}
 	pages := make([]*page, 0, len(old)+len(b.Entries)/maxPage+1)
 	changes := b.Entries
 	for i, p := range old {
@@ -158,6 +161,22 @@ func (db *memoryDB) Apply(b Batch) error {
 	}
 	db.pages.Store(&pages)
 	return nil
+}
+
+// withoutRange returns pages without the keys of r.
+func withoutRange(pages []*page, r Range) []*page {
+	var left []*page
+	for _, p := range pages {
+		lo, _ := slices.BinarySearchFunc(p.entries, r.Lo, compareEntryKey)
+		hi, _ := slices.BinarySearchFunc(p.entries, r.Hi, compareEntryKey)
+		switch {
+		case lo == hi:
+			left = append(left, p)
+		case hi-lo < len(p.entries):
+			left = append(left, &page{slices.Concat(p.entries[:lo], p.entries[hi:])})
+		}
+	}
+	return left
 }
 
 // mergeEntries returns entries with changes made, sharing what did not change.

@@ -458,52 +458,16 @@ func (o *overlay) drop() {
 	*o = overlay{values: o.values, stride: o.stride, ledger: o.ledger}
 }
 
-// reset forgets all entries and keeps the memory, unless it is much more than
-// they needed. It is for overlays without barriers: nothing of the ledger but
-// memory is kept in step.
-func (o *overlay) reset() {
-	if len(o.slots) > 4096 && len(o.slots) > 16*o.used {
-		o.drop()
-		return
-	}
-	clear(o.slots)
-	for id := range o.next {
-		e := o.at(id)
-		o.values.clear(e)
-		*e = entry{}
-	}
-	before := o.keys.bytes
-	o.keys.reset()
-	o.ledger.memory += o.keys.bytes - before
-	o.ledger.freed -= int64(o.freed)
-	o.used, o.live, o.next, o.free, o.freed = 0, 0, 0, 0, 0
-}
-
-// sortedID is an entry with the first bytes of its key that differ, which settle most
-// comparisons without touching the entry.
-type sortedID struct {
-	prefix uint64
-	id     uint32
-}
-
-// sorted appends all entries, tombstones too, in ascending order of key.
-func (o *overlay) sorted(dst []sortedID) []sortedID {
+// sort has by sort all entries, tombstones too, by key.
+func (o *overlay) sort(by *sorter) {
+	by.begin(o.used)
 	shared := o.sharedPrefix()
 	for id := range o.next {
 		if e := o.at(id); e.flags&flagOccupied != 0 {
-			dst = append(dst, sortedID{keyPrefix(o.key(e)[shared:]), id})
+			by.add(keyPrefix(o.key(e)[shared:]), id)
 		}
 	}
-	slices.SortFunc(dst, func(a, b sortedID) int {
-		switch {
-		case a.prefix < b.prefix:
-			return -1
-		case a.prefix > b.prefix:
-			return 1
-		}
-		return bytes.Compare(o.key(o.at(a.id)), o.key(o.at(b.id)))
-	})
-	return dst
+	by.sort(func(a, b uint32) int { return bytes.Compare(o.key(o.at(a)), o.key(o.at(b))) })
 }
 
 // sharedPrefix is the number of bytes that all keys begin with alike: the window, in
@@ -533,16 +497,6 @@ func (o *overlay) sharedPrefix() int {
 		}
 	}
 	return max(shared, 0)
-}
-
-// keyPrefix is the first 8 bytes of key as a number; short keys end in zeros.
-func keyPrefix(key []byte) uint64 {
-	if len(key) >= 8 {
-		return binary.BigEndian.Uint64(key)
-	}
-	var b [8]byte
-	copy(b[:], key)
-	return binary.BigEndian.Uint64(b[:])
 }
 
 // touch brings what find will need for each of hashes nearer to the processor.

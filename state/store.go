@@ -45,16 +45,20 @@ type StoreOptions struct {
 	// Manual does without a goroutine: Follow does its work before it returns.
 	Manual bool
 
-	// Linger is how long the follower may let a mark wait, so that more of them
-	// become one step and a key that changes often is written once. Zero means
-	// 200 ms, negative not at all.
+	// Linger is how long the follower may let a mark wait, unless StepRecords wait, so
+	// that more of them become one step, a key that changes often is written once, and
+	// one that is soon deleted never. Zero means 5 s, negative not at all.
 	Linger time.Duration
+
+	// StepRecords is the number of changelog records that are enough for a step. Zero
+	// means 1 Mi.
+	StepRecords int64
 
 	// MaxLag is the number of changelog records by which the follower may lag
 	// before Follow blocks. Zero means 4 Mi.
 	MaxLag int64
 
-	// StepBytes bounds the memory for the changes of one step. Zero means 32 MiB.
+	// StepBytes bounds the memory for the changes of one step. Zero means 64 MiB.
 	StepBytes int64
 
 	// FlushBytes is how much changelog the database may be ahead of its last
@@ -78,7 +82,8 @@ func (o StoreOptions) withDefaults() (StoreOptions, error) {
 		zero  int64
 	}{
 		{"MaxLag", &o.MaxLag, 4 << 20},
-		{"StepBytes", &o.StepBytes, 32 << 20},
+		{"StepBytes", &o.StepBytes, 64 << 20},
+		{"StepRecords", &o.StepRecords, 1 << 20},
 		{"FlushBytes", &o.FlushBytes, 64 << 20},
 	} {
 		if *field.value < 0 {
@@ -89,7 +94,7 @@ func (o StoreOptions) withDefaults() (StoreOptions, error) {
 		}
 	}
 	if o.Linger == 0 {
-		o.Linger = 200 * time.Millisecond
+		o.Linger = 5 * time.Second
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -116,7 +121,7 @@ type Store struct {
 	batchEntries int // maxBatchEntries, or less in tests
 
 	step      chan struct{} // semaphore: held while the database is changed
-	changes   *changes      // guarded by step
+	changes   *changes      // guarded by step; of the step under way
 	entries   []Entry       // guarded by step; of the batch being filled
 	unflushed int64         // guarded by step; changelog bytes applied since the last flush
 
@@ -142,11 +147,10 @@ func OpenStore(o StoreOptions) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		o:       o,
-		wake:    make(chan struct{}, 1),
-		step:    make(chan struct{}, 1),
-		changes: newChanges(),
-		moved:   make(chan struct{}),
+		o:     o,
+		wake:  make(chan struct{}, 1),
+		step:  make(chan struct{}, 1),
+		moved: make(chan struct{}),
 
 		batchEntries: maxBatchEntries,
 	}

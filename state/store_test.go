@@ -110,6 +110,22 @@ func (c *changelog) commit(changes map[string]string) Mark {
 	return m
 }
 
+// commitRecords writes records as the next checkpoint, after which the state is as write returns.
+func (c *changelog) commitRecords(write func(put func(key, value []byte)) map[string]string) Mark {
+	id := c.next
+	c.next++
+	var b log.BatchBuilder
+	state := write(func(key, value []byte) { b.Add(0, key, value, nil) })
+	r, err := c.p.Append(c.t.Context(), b.Finish(log.Producer{ID: id, Transactional: true}))
+	require.NoError(c.t, err)
+	_, err = c.p.EndTransaction(id, true)
+	require.NoError(c.t, err)
+	m := Mark{Attempt: 1, N: int64(len(c.marks)), End: r.End}
+	c.marks = append(c.marks, m)
+	c.states = append(c.states, state)
+	return m
+}
+
 // abort writes changes that come to nothing.
 func (c *changelog) abort(changes map[string]string) {
 	id, _ := c.write(changes)
@@ -370,6 +386,84 @@ func TestStoreInterruptedStep(t *testing.T) {
 		}
 		t.Logf("StepBytes %d: %d rebuilds", stepBytes, rebuilds)
 	}
+}
+
+// TestStoreClosesWindows takes a store through windows that fill, close and come back, in
+// steps of any length that fail in between, and compares it with the fold of the changelog.
+func TestStoreClosesWindows(t *testing.T) {
+	rng := newRand(t)
+	c := newChangelog(t)
+	model := make(map[string]string)
+	key := func(start int64, i int) string {
+		return string(AppendWindowKey(nil, start, fmt.Appendf(nil, "key%d", i)))
+	}
+	for n := int64(1); n <= 60; n++ {
+		closing := int64(-1)
+		if n%3 == 0 {
+			closing = rng.Int64N(4)
+		}
+		c.commitRecords(func(put func(key, value []byte)) map[string]string {
+			if closing >= 0 {
+				put(appendClosedKey(nil, closing), nil)
+				for i := range 30 {
+					if _, ok := model[key(closing, i)]; ok {
+						put(StoredKey([]byte(key(closing, i))), nil)
+						delete(model, key(closing, i))
+					}
+				}
+			}
+			for range 1 + rng.IntN(40) {
+				k := key(rng.Int64N(4), rng.IntN(30))
+				if rng.IntN(5) == 0 {
+					put(StoredKey([]byte(k)), nil)
+					delete(model, k)
+					continue
+				}
+				model[k] = fmt.Sprint(n)
+				put(StoredKey([]byte(k)), append([]byte{valueVersion}, model[k]...))
+			}
+			return maps.Clone(model)
+		})
+	}
+	for round := range 30 * *roundFlag {
+		db := &brokenDB{DB: memoryDatabase(t)}
+		db.left.Store(1 << 40)
+		at, broken := 0, 0
+		for at < 60 {
+			s := c.store(db, manual, func(o *StoreOptions) { o.StepBytes = int64(1 + rng.IntN(8<<10)) })
+			s.batchEntries = 5
+			db.left.Store(int64(rng.IntN(12)))
+			to := at + 1 + rng.IntN(min(20, 60-at))
+			err := s.CatchUp(t.Context(), c.marks[to])
+			if db.left.Store(1 << 40); err != nil {
+				require.ErrorIs(t, err, errBroken)
+				broken++
+				require.NoError(t, s.CatchUp(t.Context(), c.marks[to]), "round %d", round)
+			}
+			require.Zero(t, s.Stats().Rebuilds)
+			c.holds(s, c.marks[to])
+			require.NoError(t, s.Close())
+			at = to
+		}
+	}
+	// A window closed within a step is one range, whatever it had.
+	db := &countingDB{DB: memoryDatabase(t)}
+	s := c.store(db, manual)
+	require.NoError(t, s.CatchUp(t.Context(), c.marks[60]))
+	c.holds(s, c.marks[60])
+	require.Positive(t, db.ranges)
+	require.LessOrEqual(t, db.ranges, 4)
+}
+
+// countingDB counts the ranges it is to remove.
+type countingDB struct {
+	DB
+	ranges int
+}
+
+func (db *countingDB) Apply(b Batch) error {
+	db.ranges += len(b.Ranges)
+	return db.DB.Apply(b)
 }
 
 // TestFollowerCoalesces shows that marks that wait together become one step, which

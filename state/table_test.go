@@ -76,6 +76,7 @@ type fakeFollower struct {
 type pendingBarrier struct {
 	n       int64
 	entries map[string][]byte
+	order   []string // of their keys
 }
 
 func newFakeFollower(t testing.TB, db DB, cache *Cache) *fakeFollower {
@@ -91,19 +92,21 @@ func (f *fakeFollower) barrier(n int64, table interface {
 	Barrier(int64, func(key, value []byte) error) error
 }) map[string][]byte {
 	entries := make(map[string][]byte)
+	var order []string
 	err := table.Barrier(n, func(key, value []byte) error {
 		_, twice := entries[string(key)]
 		require.False(f.t, twice, "key %x was written twice", key)
+		order = append(order, string(key))
 		if value != nil {
 			value = append([]byte{}, value...)
-		} else {
+		} else if key[0] != kindClosed {
 			require.True(f.t, f.knows(key), "tombstone of key %x, which neither the store nor what it has yet to apply knows", key)
 		}
 		entries[string(key)] = value
 		return nil
 	})
 	require.NoError(f.t, err)
-	f.pending = append(f.pending, pendingBarrier{n, entries})
+	f.pending = append(f.pending, pendingBarrier{n, entries, order})
 	return entries
 }
 
@@ -121,16 +124,26 @@ func (f *fakeFollower) knows(key []byte) bool {
 
 // follow applies the first n pending barriers, coalesced, and returns the mark.
 func (f *fakeFollower) follow(n int) Mark {
-	all := make(map[string][]byte)
+	all := changesPool.New().(*changes)
 	for _, p := range f.pending[:n] {
-		maps.Copy(all, p.entries)
+		for _, key := range p.order {
+			if key[0] != kindClosed {
+				all.put([]byte(key), p.entries[key])
+				continue
+			}
+			start, err := parseClosedKey([]byte(key))
+			require.NoError(f.t, err)
+			all.close(start)
+		}
 		f.store.mark = Mark{Attempt: f.attempt, N: p.n, End: log.Position{Offset: log.Offset(p.n)}}
 	}
 	f.pending = f.pending[n:]
-	var b Batch
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		b.Entries = append(b.Entries, Entry{Key: []byte(key), Value: all[key]})
-	}
+	all.sort()
+	b := Batch{Ranges: all.ranges()}
+	require.NoError(f.t, all.all(func(key, value []byte) error {
+		b.Entries = append(b.Entries, Entry{Key: key, Value: value})
+		return nil
+	}))
 	require.NoError(f.t, f.store.o.DB.Apply(b))
 	return f.store.mark
 }
@@ -354,7 +367,9 @@ func TestSortedWithSharedPrefixes(t *testing.T) {
 				o.insert(Hash([]byte(k)), []byte(k))
 			}
 			var got []string
-			for _, s := range o.sorted(nil) {
+			by := new(sorter)
+			o.sort(by)
+			for _, s := range by.list {
 				got = append(got, string(o.key(o.at(s.id))))
 			}
 			want := slices.Clone(keys)

@@ -23,7 +23,7 @@ type windowTable struct {
 	windows []*openWindow           // by start
 	recent  [recentSize]*openWindow // by a hash of start
 	hand    int                     // next window to evict from
-	order   []sortedID
+	left    []leftWindow            // closed and forgotten, while the store has their keys
 }
 
 const (
@@ -37,7 +37,11 @@ type openWindow struct {
 	overlay  overlay
 	complete bool // the store has no key of the window that the overlay does not have
 	cached   bool // values of the window have gone to the cache
+	closed   bool // since the last barrier, having had keys that the store may know
 }
+
+// leftWindow is a window that checkpoint n closed.
+type leftWindow struct{ n, start int64 }
 
 // empty tells whether the window holds no key, as far as the task sees.
 func (w *openWindow) empty() bool { return w.complete && w.overlay.live == 0 }
@@ -241,7 +245,6 @@ func (t *windowTable) closeWindow(start int64, emit func(key []byte, e *entry) e
 	if w == nil {
 		return nil
 	}
-	t.order = w.overlay.sorted(t.order[:0])
 	if err := t.emitWindow(w, emit); err != nil {
 		return err
 	}
@@ -256,7 +259,7 @@ func (t *windowTable) closeWindow(start int64, emit func(key []byte, e *entry) e
 		written = written || e.flags&flagInStore != 0
 		w.overlay.delete(id, e)
 	}
-	if !written {
+	if w.closed = written; !written {
 		t.live.ledger.dirty -= int64(len(w.overlay.dirty))
 		t.remove(w)
 	}
@@ -269,13 +272,15 @@ func (t *windowTable) scanWindow(start int64, f func(key []byte, e *entry) error
 	if w == nil || t.live.err != nil {
 		return t.live.err
 	}
-	t.order = w.overlay.sorted(t.order[:0])
 	return t.emitWindow(w, f)
 }
 
-// emitWindow merges the overlay, in t.order, with the window's keys in the store.
+// emitWindow merges the overlay with the window's keys in the store.
 func (t *windowTable) emitWindow(w *openWindow, emit func(key []byte, e *entry) error) error {
-	rest := t.order
+	order := sorters.Get().(*sorter)
+	defer sorters.Put(order)
+	w.overlay.sort(order)
+	rest := order.list
 	// emitOverlay emits the overlay's keys below bound, or all when it is nil, and
 	// tells whether bound itself is one of them.
 	emitOverlay := func(bound []byte, all bool) (has bool, err error) {
@@ -361,7 +366,25 @@ func (t *windowTable) Barrier(n int64, put func(key, value []byte) error) error 
 	if err := t.live.begin(put); err != nil {
 		return err
 	}
+	var gone []*openWindow
 	for _, w := range t.windows {
+		if w.closed {
+			t.live.buf = appendClosedKey(t.live.buf[:0], w.start)
+			if err := put(t.live.buf, nil); err != nil {
+				return err
+			}
+			w.closed = false
+			// Nobody needs the tombstones in memory: a window that is not known has no
+			// keys. But the cache may still know those that it had.
+			if w.overlay.live == 0 && !w.cached {
+				if err := t.writeTombstones(w, put); err != nil {
+					return err
+				}
+				gone = append(gone, w)
+				t.left = append(t.left, leftWindow{n, w.start})
+				continue
+			}
+		}
 		if len(w.overlay.dirty) == 0 {
 			continue
 		}
@@ -370,6 +393,25 @@ func (t *windowTable) Barrier(n int64, put func(key, value []byte) error) error 
 			return t.live.write(e, put)
 		})
 		if err != nil {
+			return err
+		}
+	}
+	for _, w := range gone {
+		t.live.ledger.dirty -= int64(len(w.overlay.dirty))
+		t.remove(w)
+	}
+	return nil
+}
+
+// writeTombstones writes those of a closed window that are not written yet.
+func (t *windowTable) writeTombstones(w *openWindow, put func(key, value []byte) error) error {
+	for _, id := range w.overlay.dirty {
+		e := w.overlay.at(id)
+		if e.flags&flagInStore == 0 {
+			continue
+		}
+		t.live.buf = AppendWindowKey(append(t.live.buf[:0], kindValue), w.start, w.overlay.key(e))
+		if err := put(t.live.buf, nil); err != nil {
 			return err
 		}
 	}
@@ -395,6 +437,7 @@ func (t *windowTable) Passed(m Mark) {
 // forget removes the tombstones the store has passed and the windows that are
 // empty then.
 func (t *windowTable) forget() {
+	t.left = slices.DeleteFunc(t.left, func(w leftWindow) bool { return w.n <= t.live.ledger.passed })
 	var gone []*openWindow
 	for _, w := range t.windows {
 		o := &w.overlay

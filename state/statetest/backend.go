@@ -46,6 +46,7 @@ func Run(t *testing.T, o Options) {
 	t.Run("Order", o.order)
 	t.Run("Model", o.model)
 	t.Run("Clear", o.clear)
+	t.Run("Ranges", o.ranges)
 	t.Run("RangeSeesOneState", o.oneState)
 	t.Run("Snapshot", o.snapshot)
 	t.Run("Checkpoint", o.checkpoint)
@@ -166,6 +167,10 @@ func (o Options) model(t *testing.T) {
 		if b.Clear {
 			clear(model)
 		}
+		if lo, hi := key(), key(); lo < hi && rng.IntN(4) == 0 {
+			b.Ranges = []state.Range{{Lo: []byte(lo), Hi: []byte(hi)}}
+			maps.DeleteFunc(model, func(k, _ string) bool { return k >= lo && k < hi })
+		}
 		for _, k := range slices.Sorted(maps.Keys(changes)) {
 			e := changes[k]
 			b.Entries = append(b.Entries, e)
@@ -208,6 +213,35 @@ func (o Options) clear(t *testing.T) {
 	require.Equal(t, map[string]string{"b": "2", "c": "2"}, dump(t, db, nil, nil))
 	apply(t, db, put("a", "3"))
 	require.Equal(t, map[string]string{"a": "3", "b": "2", "c": "2"}, dump(t, db, nil, nil))
+}
+
+// ranges shows that the ranges of a batch are gone before its entries come, that ranges out of
+// order are refused, and that whoever reads meanwhile has what was there.
+func (o Options) ranges(t *testing.T) {
+	db := o.open(t)
+	apply(t, db, put("a", "1"), put("b", "1"), put("b1", "1"), put("c", "1"), put("d", "1"), put("e", "1"))
+	before, err := db.Snapshot()
+	require.NoError(t, err)
+	of := func(bounds ...string) (all []state.Range) {
+		for i := 0; i < len(bounds); i += 2 {
+			all = append(all, state.Range{Lo: []byte(bounds[i]), Hi: []byte(bounds[i+1])})
+		}
+		return all
+	}
+	require.NoError(t, db.Apply(state.Batch{Ranges: of("b", "c", "d", "f"), Entries: []state.Entry{put("b1", "2"), put("e", "2")}}))
+	want := map[string]string{"a": "1", "b1": "2", "c": "1", "e": "2"}
+	require.Equal(t, want, dump(t, db, nil, nil))
+	require.Error(t, db.Apply(state.Batch{Ranges: of("", "b")}))
+	require.Error(t, db.Apply(state.Batch{Ranges: of("b", "b")}))
+	require.Error(t, db.Apply(state.Batch{Ranges: of("c", "d", "a", "b")}))
+	require.Equal(t, want, dump(t, db, nil, nil))
+	value, ok, err := before.Get([]byte("d"))
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, "1", string(value))
+	require.NoError(t, before.Close())
+	require.NoError(t, db.Apply(state.Batch{Ranges: of("a", "z")}))
+	require.Empty(t, dump(t, db, nil, nil))
 }
 
 // oneState shows that a walk is not disturbed by what is applied meanwhile.
