@@ -41,7 +41,7 @@ func (s Stream[K, V]) Broadcast(name string) Broadcast[K, V] {
 	// them in an order of its own, and they would go on with different rules.
 	by := s.n.step.app.declare("group by key", s.n.step)
 	by.needsKey, by.side, by.ordered = true, "-"+name, true
-	g := group(s, by, true, func(k K, _ V) K { return k }).g
+	g := group(s, by, true, func(k K, _ *V) K { return k }).g
 	g.shuffled, g.deletes = true, true
 	return Broadcast[K, V]{name, g.goOn("to broadcast")}
 }

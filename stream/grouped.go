@@ -22,7 +22,7 @@ func (s Stream[K, V]) GroupBy[K2 any](f func(V) K2) Grouped[K2, V] {
 	step := s.n.step.app.declare("group by", s.n.step)
 	requireFunc(step, f == nil)
 	step.changeKey = true
-	return group(s, step, false, func(_ K, v V) K2 { return f(v) })
+	return group(s, step, false, func(_ K, v *V) K2 { return f(*v) })
 }
 
 // GroupByKV groups the records by the key that f makes of key and value.
@@ -31,7 +31,7 @@ func (s Stream[K, V]) GroupByKV[K2 any](f func(K, V) K2) Grouped[K2, V] {
 	requireFunc(step, f == nil)
 	step.needsKey = true
 	step.changeKey = true
-	return group(s, step, false, f)
+	return group(s, step, false, func(k K, v *V) K2 { return f(k, *v) })
 }
 
 // GroupByKey groups the records by the key they have. A record without a key, or
@@ -39,7 +39,7 @@ func (s Stream[K, V]) GroupByKV[K2 any](f func(K, V) K2) Grouped[K2, V] {
 func (s Stream[K, V]) GroupByKey() Grouped[K, V] {
 	step := s.n.step.app.declare("group by key", s.n.step)
 	step.needsKey = true
-	return group(s, step, true, func(k K, _ V) K { return k })
+	return group(s, step, true, func(k K, _ *V) K { return k })
 }
 
 // grouping is a Grouped's step. Where records of a key may come from several tasks
@@ -70,7 +70,7 @@ func newGrouping[K, V any](s *step, ownKey bool) *grouping[K, V] {
 	return g
 }
 
-func group[K0, K, V any](s Stream[K0, V], st *step, ownKey bool, f func(K0, V) K) Grouped[K, V] {
+func group[K0, K, V any](s Stream[K0, V], st *step, ownKey bool, f func(K0, *V) K) Grouped[K, V] {
 	g := newGrouping[K, V](st, ownKey)
 	if !ownKey {
 		guards[K0, V](st)
@@ -79,7 +79,7 @@ func group[K0, K, V any](s Stream[K0, V], st *step, ownKey bool, f func(K0, V) K
 		t, way := o.task, g.enter(o)
 		var call func(m *engine.Meta, k K0, v *V) (K, bool)
 		if guard := openGuard[K0, V](o, st); guard != nil {
-			call = guard.call(func(k K0, v V) (K, error) { return f(k, v), nil })
+			call = guard.call(func(k K0, v *V) (K, error) { return f(k, v), nil })
 		}
 		buf := make([]byte, 0, 64)
 		return port[K0, V]{Watermark: way.Watermark, Idle: way.Idle, Push: func(m *engine.Meta, k K0, v *V) {
@@ -97,7 +97,7 @@ func group[K0, K, V any](s Stream[K0, V], st *step, ownKey bool, f func(K0, V) K
 			t.Running = st.id
 			var made K
 			if call == nil {
-				made = f(k, *v)
+				made = f(k, v)
 			} else {
 				var ok bool
 				if made, ok = call(m, k, v); !ok {

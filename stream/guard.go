@@ -296,14 +296,15 @@ func failStep(t *engine.Task, step int, err error) {
 }
 
 // call is f under the guard; ok is false where it failed for good.
-func (g *guard[K, V]) call[R any](f func(K, V) (R, error)) func(m *engine.Meta, k K, v *V) (r R, ok bool) {
+func (g *guard[K, V]) call[R any](f func(K, *V) (R, error)) func(m *engine.Meta, k K, v *V) (r R, ok bool) {
 	var (
-		key   K
-		value V
-		r     R
+		key          K
+		value, given V
+		r            R
 	)
 	attempt := func() (err error) {
-		r, err = f(key, value)
+		given = value // a call that fails may have changed it
+		r, err = f(key, &given)
 		return err
 	}
 	keyOf := func() (K, error) { return key, nil }

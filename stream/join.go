@@ -91,7 +91,7 @@ func (d *joinSide[K, V]) openLate(o *opening) port[K, V] {
 func declareSide[K, V any](s Stream[K, V], side string) *joinSide[K, V] {
 	by := s.n.step.app.declare("group by key", s.n.step)
 	by.needsKey, by.side = true, "-"+side
-	g := group(s, by, true, func(k K, _ V) K { return k }).g
+	g := group(s, by, true, func(k K, _ *V) K { return k }).g
 	g.joins, g.keepValue = true, true
 	return &joinSide[K, V]{of: s.n.step, g: g}
 }

@@ -20,7 +20,7 @@ func (s Stream[K, V]) Repartition[_ lazily[V]](n int) Stream[K, V] {
 		st.fault(fmt.Sprintf("a repartition to %d tasks: use 1 or more", n))
 	}
 	st.parts = n
-	g := group(s, st, true, func(k K, _ V) K { return k }).g
+	g := group(s, st, true, func(k K, _ *V) K { return k }).g
 	g.shuffled, g.deletes, g.keyless = true, true, true
 	return Stream[K, V]{g.goOn("repartitioned")}
 }

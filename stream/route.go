@@ -31,12 +31,12 @@ func route[K, V any](s Stream[K, V], missing bool, f func(K, V) topic.Topic[K, V
 	connect(s.n, st, func(o *opening) port[K, V] {
 		t, r := o.task, o.run
 		writers := make(map[string]func(m *engine.Meta, k K, v *V))
-		choose := func(k K, v V) (topic.Topic[K, V], error) {
-			to := f(k, v)
+		choose := func(k K, v *V) (topic.Topic[K, V], error) {
+			to := f(k, *v)
 			return to, to.Err()
 		}
 		call := func(_ *engine.Meta, k K, v *V) (to topic.Topic[K, V], ok bool) {
-			to, err := choose(k, *v)
+			to, err := choose(k, v)
 			t.Fail(st.id, err)
 			return to, err == nil
 		}

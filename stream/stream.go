@@ -23,7 +23,7 @@ func (s Stream[K, V]) derive(kind string) *node[K, V] {
 func (s Stream[K, V]) Filter(f func(V) bool) Stream[K, V] {
 	out := s.derive("filter")
 	requireFunc(out.step, f == nil)
-	return filter(s, out, func(_ K, v V) bool { return f(v) })
+	return filter(s, out, func(_ K, v *V) bool { return f(*v) })
 }
 
 // FilterKV keeps the records that f accepts.
@@ -31,17 +31,20 @@ func (s Stream[K, V]) FilterKV(f func(K, V) bool) Stream[K, V] {
 	out := s.derive("filter")
 	out.step.needsKey = true
 	requireFunc(out.step, f == nil)
-	return filter(s, out, f)
+	return filter(s, out, func(k K, v *V) bool { return f(k, *v) })
 }
 
-func filter[K, V any](s Stream[K, V], out *node[K, V], f func(K, V) bool) Stream[K, V] {
+// Operators get values by pointer, since a large one is copied for as often as it is handed
+// on: once, to the user's function.
+
+func filter[K, V any](s Stream[K, V], out *node[K, V], f func(K, *V) bool) Stream[K, V] {
 	id := out.step.id
 	guards[K, V](out.step)
 	connect(s.n, out.step, func(o *opening) port[K, V] {
 		t, down := o.task, out.open(o)
 		push := down.Push
 		if g := openGuard[K, V](o, out.step); g != nil {
-			call := g.call(func(k K, v V) (bool, error) { return f(k, v), nil })
+			call := g.call(func(k K, v *V) (bool, error) { return f(k, v), nil })
 			down.Push = func(m *engine.Meta, k K, v *V) {
 				if m.Deleted {
 					push(m, k, v)
@@ -53,7 +56,7 @@ func filter[K, V any](s Stream[K, V], out *node[K, V], f func(K, V) bool) Stream
 		}
 		down.Push = func(m *engine.Meta, k K, v *V) {
 			t.Running = id
-			if m.Deleted || f(k, *v) {
+			if m.Deleted || f(k, v) {
 				push(m, k, v)
 			}
 		}
@@ -66,7 +69,10 @@ func filter[K, V any](s Stream[K, V], out *node[K, V], f func(K, V) bool) Stream
 func (s Stream[K, V]) Map[R any](f func(V) R) Stream[K, R] {
 	out := &node[K, R]{step: s.n.step.app.declare("map", s.n.step)}
 	requireFunc(out.step, f == nil)
-	return mapValues(s, out, func(_ K, v V) (R, error) { return f(v), nil })
+	return mapValues(s, out, func(_ K, v *V, r *R) error {
+		*r = f(*v)
+		return nil
+	})
 }
 
 // MapKV replaces each value by what f makes of key and value.
@@ -74,31 +80,37 @@ func (s Stream[K, V]) MapKV[R any](f func(K, V) R) Stream[K, R] {
 	out := &node[K, R]{step: s.n.step.app.declare("map", s.n.step)}
 	out.step.needsKey = true
 	requireFunc(out.step, f == nil)
-	return mapValues(s, out, func(k K, v V) (R, error) { return f(k, v), nil })
+	return mapValues(s, out, func(k K, v *V, r *R) error {
+		*r = f(k, *v)
+		return nil
+	})
 }
 
 // TryMap is Map with a function that may fail: OnError says what becomes of the record.
 func (s Stream[K, V]) TryMap[R any](f func(V) (R, error)) Stream[K, R] {
 	out := &node[K, R]{step: s.n.step.app.declare("try map", s.n.step)}
 	requireFunc(out.step, f == nil)
-	return mapValues(s, out, func(_ K, v V) (R, error) { return f(v) })
+	return mapValues(s, out, func(_ K, v *V, r *R) (err error) {
+		*r, err = f(*v)
+		return err
+	})
 }
 
-func mapValues[K, V, R any](s Stream[K, V], out *node[K, R], f func(K, V) (R, error)) Stream[K, R] {
+func mapValues[K, V, R any](s Stream[K, V], out *node[K, R], f func(K, *V, *R) error) Stream[K, R] {
 	id := out.step.id
 	guards[K, V](out.step)
 	connect(s.n, out.step, func(o *opening) port[K, V] {
 		t, down := o.task, out.open(o)
 		var r R // one for the task: it escapes to what follows
 		if g := openGuard[K, V](o, out.step); g != nil {
-			call := g.call(f)
+			call := g.call(func(k K, v *V) (struct{}, error) { return struct{}{}, f(k, v, &r) })
 			return port[K, V]{Watermark: down.Watermark, Idle: down.Idle, Push: func(m *engine.Meta, k K, v *V) {
 				ok := true
 				if m.Deleted {
 					var none R
 					r = none
 				} else {
-					r, ok = call(m, k, v)
+					_, ok = call(m, k, v)
 				}
 				if ok {
 					down.Push(m, k, &r)
@@ -110,12 +122,9 @@ func mapValues[K, V, R any](s Stream[K, V], out *node[K, R], f func(K, V) (R, er
 			if m.Deleted {
 				var none R
 				r = none
-			} else {
-				var err error
-				if r, err = f(k, *v); err != nil {
-					t.Fail(id, err)
-					return
-				}
+			} else if err := f(k, v, &r); err != nil {
+				t.Fail(id, err)
+				return
 			}
 			down.Push(m, k, &r)
 		}}
@@ -176,8 +185,8 @@ func flatMap[K, V, R any](s Stream[K, V], out *node[K, R], f func(K, V) iter.Seq
 
 // flatMapGuarded is FlatMap under a policy: what a call yields goes on when it is over.
 func flatMapGuarded[K, V, R any](t *engine.Task, g *guard[K, V], f func(K, V) iter.Seq[R], down port[K, R]) port[K, V] {
-	call := g.call(func(k K, v V) (all []R, err error) {
-		if seq := f(k, v); seq != nil {
+	call := g.call(func(k K, v *V) (all []R, err error) {
+		if seq := f(k, *v); seq != nil {
 			all = slices.Collect(seq)
 		}
 		return all, nil
@@ -200,7 +209,7 @@ func flatMapGuarded[K, V, R any](t *engine.Task, g *guard[K, V], f func(K, V) it
 func (s Stream[K, V]) KeyBy[K2 any](f func(V) K2) Stream[K2, V] {
 	out := &node[K2, V]{step: s.n.step.app.declare("key by", s.n.step)}
 	requireFunc(out.step, f == nil)
-	return keyBy(s, out, func(_ K, v V) K2 { return f(v) })
+	return keyBy(s, out, func(_ K, v *V) K2 { return f(*v) })
 }
 
 // KeyByKV is KeyBy with a function that also sees the old key.
@@ -208,10 +217,10 @@ func (s Stream[K, V]) KeyByKV[K2 any](f func(K, V) K2) Stream[K2, V] {
 	out := &node[K2, V]{step: s.n.step.app.declare("key by", s.n.step)}
 	out.step.needsKey = true
 	requireFunc(out.step, f == nil)
-	return keyBy(s, out, f)
+	return keyBy(s, out, func(k K, v *V) K2 { return f(k, *v) })
 }
 
-func keyBy[K, V, K2 any](s Stream[K, V], out *node[K2, V], f func(K, V) K2) Stream[K2, V] {
+func keyBy[K, V, K2 any](s Stream[K, V], out *node[K2, V], f func(K, *V) K2) Stream[K2, V] {
 	id := out.step.id
 	out.step.changeKey = true
 	guards[K, V](out.step)
@@ -219,7 +228,7 @@ func keyBy[K, V, K2 any](s Stream[K, V], out *node[K2, V], f func(K, V) K2) Stre
 		t, down := o.task, out.open(o)
 		var call func(m *engine.Meta, k K, v *V) (K2, bool)
 		if g := openGuard[K, V](o, out.step); g != nil {
-			call = g.call(func(k K, v V) (K2, error) { return f(k, v), nil })
+			call = g.call(func(k K, v *V) (K2, error) { return f(k, v), nil })
 		}
 		return port[K, V]{Watermark: down.Watermark, Idle: down.Idle, Push: func(m *engine.Meta, k K, v *V) {
 			if m.Deleted {
@@ -229,7 +238,7 @@ func keyBy[K, V, K2 any](s Stream[K, V], out *node[K2, V], f func(K, V) K2) Stre
 			t.Running = id
 			var k2 K2
 			if call == nil {
-				k2 = f(k, *v)
+				k2 = f(k, v)
 			} else {
 				var ok bool
 				if k2, ok = call(m, k, v); !ok {
@@ -287,7 +296,7 @@ func (s Stream[K, V]) Split[_ lazily[V]](f func(V) bool) (yes, no Stream[K, V]) 
 		t, y, n := o.task, sides[0].open(o), sides[1].open(o)
 		var call func(m *engine.Meta, k K, v *V) (bool, bool)
 		if g := openGuard[K, V](o, both.step); g != nil {
-			call = g.call(func(_ K, v V) (bool, error) { return f(v), nil })
+			call = g.call(func(_ K, v *V) (bool, error) { return f(*v), nil })
 		}
 		out := fanOut([]port[K, V]{y, n}) // for time, which goes both ways
 		out.Push = func(m *engine.Meta, k K, v *V) {

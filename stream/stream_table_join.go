@@ -37,7 +37,7 @@ func (s Stream[K, V]) LeftJoinTable[V2, R any](t Table[K, V2], f func(v V, v2 V2
 func joinTable[K, V, V2, R any](s Stream[K, V], t Table[K, V2], kind string, missing, left bool, pair func(*V, *V2) R) Stream[K, R] {
 	by := s.n.step.app.declare("group by key", s.n.step)
 	by.needsKey, by.side = true, "-stream"
-	g := group(s, by, true, func(k K, _ V) K { return k }).g
+	g := group(s, by, true, func(k K, _ *V) K { return k }).g
 	g.keepValue, g.keyless = true, left
 	g.meet()
 	st := s.n.step.app.declare(kind, by, t.n.step)
@@ -72,7 +72,7 @@ func joinTable[K, V, V2, R any](s Stream[K, V], t Table[K, V2], kind string, mis
 		}
 		if guard := openGuard[K, V](o, st); guard != nil {
 			var right *V2
-			paired := guard.call(func(_ K, v V) (R, error) { return pair(&v, right), nil })
+			paired := guard.call(func(_ K, v *V) (R, error) { return pair(v, right), nil })
 			push = func(m *engine.Meta, k K, v *V, v2 *V2) {
 				right = v2
 				var ok bool

@@ -27,7 +27,7 @@ func (s Stream[K, V]) ToTable[_ lazily[V]]() Table[K, V] { return toTable(s, "to
 func toTable[K, V any](s Stream[K, V], kind string) Table[K, V] {
 	by := s.n.step.app.declare("group by key", s.n.step)
 	by.needsKey = true
-	g := group(s, by, true, func(k K, _ V) K { return k }).g
+	g := group(s, by, true, func(k K, _ *V) K { return k }).g
 	g.deletes = true
 	st := g.behind(kind, true)
 	n := newTable[K, V](st)

@@ -54,13 +54,13 @@ func NewExchange[V any](o ExchangeOptions) *Exchange[V] {
 // headers.
 func (x *Exchange[V]) Combine(c *Combine[V]) { x.combine = c }
 
-type exchanged[V any] struct {
+// exchanged is a record in a batch, but for its value.
+type exchanged struct {
 	time   int64
 	offset int64 // of a record that stands for n more -1-n: it comes from several
 	hash   uint64
 	keyEnd uint32 // with noKey of a record without a key, and tooFar
 	origin Origin // ^origin of a record without a value
-	value  V
 }
 
 // Bits of keyEnd.
@@ -70,7 +70,7 @@ const (
 )
 
 // end is where the key of the record ends among those of its batch.
-func (x *exchanged[V]) end() uint32 { return x.keyEnd &^ (noKey | tooFar) }
+func (x *exchanged) end() uint32 { return x.keyEnd &^ (noKey | tooFar) }
 
 // mark is a watermark, or idleness, and its place: before the record at. Or it says that
 // the sender is at rest: it has nothing more to send for now. That is behind the records.
@@ -82,7 +82,8 @@ type mark struct {
 }
 
 type laneBatch[V any] struct {
-	records []exchanged[V]
+	records []exchanged
+	values  []V    // of the records, where somebody reads them
 	keys    []byte // the encoded keys, one after the other
 	headers []byte // the same for headers, where any record has some
 	ends    []int  // of the headers, by record; shorter where the last ones have none
@@ -90,9 +91,21 @@ type laneBatch[V any] struct {
 	barrier int64 // follows the records; 0 is none
 }
 
+func newLaneBatch[V any]() *laneBatch[V] {
+	return &laneBatch[V]{records: make([]exchanged, 0, batchRecords)}
+}
+
+// value is that of record i; that of all where nobody reads them.
+func (b *laneBatch[V]) value(i int, none *V) *V {
+	if len(b.values) == 0 {
+		return none
+	}
+	return &b.values[i]
+}
+
 func (b *laneBatch[V]) reset() {
-	clear(b.records) // lets go of what values point to
-	b.records, b.keys, b.marks, b.barrier = b.records[:0], b.keys[:0], b.marks[:0], 0
+	clear(b.values) // lets go of what they point to
+	b.records, b.values, b.keys, b.marks, b.barrier = b.records[:0], b.values[:0], b.keys[:0], b.marks[:0], 0
 	b.headers, b.ends = b.headers[:0], b.ends[:0]
 }
 
@@ -229,7 +242,7 @@ func (l *lane[V]) acquire(t *Task) *laneBatch[V] {
 		t.yieldLanes(l.lets(t))
 		if !l.awaitCredit(t) {
 			// The attempt is over: what is produced now goes nowhere.
-			return &laneBatch[V]{records: make([]exchanged[V], 0, batchRecords)}
+			return newLaneBatch[V]()
 		}
 	}
 }
@@ -271,7 +284,7 @@ func (l *lane[V]) tryAcquire(t *Task) *laneBatch[V] {
 	}
 	if l.made < laneCredits+l.extra || t.stepped() {
 		l.made++
-		return &laneBatch[V]{records: make([]exchanged[V], 0, batchRecords)}
+		return newLaneBatch[V]()
 	}
 	return nil
 }
@@ -312,21 +325,22 @@ func (x *Exchange[V]) OpenSender(t *Task, i int) *Sender[V] {
 
 // Send hands a record to the task that owns its key, or to all.
 func (s *Sender[V]) Send(m *Meta, key []byte, v *V) {
+	hash := state.Hash(key)
 	if s.combiner != nil {
-		s.combiner.take(m, key, v)
+		s.combiner.take(m, hash, key, v)
 		return
 	}
-	s.send(m, key, v)
+	s.send(m, hash, key, v)
 }
 
-func (s *Sender[V]) send(m *Meta, key []byte, v *V) {
+func (s *Sender[V]) send(m *Meta, hash uint64, key []byte, v *V) {
 	s.idle = false
 	j := 0
 	switch {
 	case len(s.lanes) == 1:
 	case s.all:
 		for j := range s.lanes {
-			s.put(j, m, key, v)
+			s.put(j, m, hash, key, v)
 		}
 		return
 	case m.NoKey: // belongs to no task
@@ -334,11 +348,11 @@ func (s *Sender[V]) send(m *Meta, key []byte, v *V) {
 	default:
 		j = topic.Partition(key, len(s.lanes))
 	}
-	s.put(j, m, key, v)
+	s.put(j, m, hash, key, v)
 }
 
 // put adds a record to a lane.
-func (s *Sender[V]) put(j int, m *Meta, key []byte, v *V) {
+func (s *Sender[V]) put(j int, m *Meta, hash uint64, key []byte, v *V) {
 	b := s.batch(j)
 	if s.sent[j] != s.w {
 		s.mark(j, b)
@@ -348,7 +362,7 @@ func (s *Sender[V]) put(j int, m *Meta, key []byte, v *V) {
 	n := len(b.records)
 	b.records = b.records[:n+1]
 	r := &b.records[n]
-	r.time, r.offset, r.hash, r.keyEnd, r.origin = m.Time, m.Offset, state.Hash(key), uint32(len(b.keys)), m.Origin
+	r.time, r.offset, r.hash, r.keyEnd, r.origin = m.Time, m.Offset, hash, uint32(len(b.keys)), m.Origin
 	if m.Deleted {
 		r.origin = ^r.origin
 	}
@@ -362,7 +376,7 @@ func (s *Sender[V]) put(j int, m *Meta, key []byte, v *V) {
 		r.keyEnd |= tooFar
 	}
 	if s.keep {
-		r.value = *v
+		b.values = append(b.values, *v)
 	}
 	if s.headers && m.HasHeaders() {
 		b.addHeaders(m)
@@ -510,6 +524,7 @@ type Receiver[V any] struct {
 	port  KeyedPort[V]
 	meta  Meta
 
+	none   V        // the value of records that come without
 	hashes []uint64 // scratch for port.Touch
 }
 
@@ -581,7 +596,7 @@ func (r *Receiver[V]) process(lane int, b *laneBatch[V]) {
 		}
 		rec := &b.records[i]
 		b.describe(i, m)
-		r.port.Push(m, rec.hash, b.keys[key:rec.end()], &rec.value)
+		r.port.Push(m, rec.hash, b.keys[key:rec.end()], b.value(i, &r.none))
 		key = rec.end()
 		if t.err != nil {
 			return
@@ -691,8 +706,9 @@ func (r *Receiver[V]) take(i int, limit int64, n int) (taken int) {
 		t.meta = &r.meta
 		b.describe(h.next, &r.meta)
 		key := b.keys[h.key:rec.end()]
+		v := b.value(h.next, &r.none)
 		h.next, h.key = h.next+1, rec.end()
-		r.port.Push(&r.meta, rec.hash, key, &rec.value)
+		r.port.Push(&r.meta, rec.hash, key, v)
 		taken++
 		t.counters.Records++
 		if t.err != nil {
