@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"runtime/pprof"
 	"sync"
 	"time"
 
@@ -170,7 +171,7 @@ func OpenStore(o StoreOptions) (*Store, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	if !o.Manual {
-		s.wg.Go(func() { s.follow(ctx) })
+		s.wg.Go(func() { pprof.Do(ctx, pprof.Labels("store", o.Name), s.follow) })
 	}
 	return s, nil
 }

@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"maps"
 	"runtime"
+	"runtime/pprof"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -177,7 +179,9 @@ func Start(ctx context.Context, o Options, specs []TaskSpec) (*Job, error) {
 						j.fail(t.err)
 					}
 				}()
-				t.run(j.ctx)
+				// In a profile each task can be told from the others.
+				pprof.Do(j.ctx, pprof.Labels("job", o.Name, "stage", t.ID.Stage, "shard", strconv.Itoa(int(t.ID.Shard))),
+					func(context.Context) { t.run(j.ctx) })
 			})
 		}
 		for _, d := range j.deliveries {
