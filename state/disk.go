@@ -23,6 +23,9 @@ const (
 	// with 256 KiB and doubles, so a small store stays small.
 	memTableSize = 8 << 20
 
+	// batchEntry is what an entry of a batch takes besides its key and value, at most.
+	batchEntry = 16
+
 	// openFiles bounds the files that the databases of a Backend keep open.
 	openFiles = 1000
 )
@@ -225,7 +228,11 @@ func (db *diskDB) Apply(b Batch) error {
 	if err := db.failed(); err != nil {
 		return fmt.Errorf("state: an earlier write failed: %w", err)
 	}
-	pb := db.pebble.NewBatch()
+	size := 0
+	for _, e := range b.Entries {
+		size += len(e.Key) + len(e.Value) + batchEntry
+	}
+	pb := db.pebble.NewBatchWithSize(size + batchEntry)
 	defer pb.Close()
 	if b.Clear {
 		if err := db.clear(pb); err != nil {

@@ -52,7 +52,7 @@ type StoreOptions struct {
 	Linger time.Duration
 
 	// StepRecords is the number of changelog records that are enough for a step. Zero
-	// means 1 Mi.
+	// means 512 Ki.
 	StepRecords int64
 
 	// MaxLag is the number of changelog records by which the follower may lag
@@ -84,7 +84,7 @@ func (o StoreOptions) withDefaults() (StoreOptions, error) {
 	}{
 		{"MaxLag", &o.MaxLag, 4 << 20},
 		{"StepBytes", &o.StepBytes, 64 << 20},
-		{"StepRecords", &o.StepRecords, 1 << 20},
+		{"StepRecords", &o.StepRecords, 512 << 10},
 		{"FlushBytes", &o.FlushBytes, 64 << 20},
 	} {
 		if *field.value < 0 {
