@@ -499,6 +499,22 @@ func (o *overlay) sharedPrefix() int {
 	return max(shared, 0)
 }
 
+// ahead is how many of what is in no order in memory are brought nearer to the processor at
+// once.
+const ahead = 64
+
+// approach brings entries nearer to the processor, as touch does. In line the compiler would
+// see that nobody needs what it reads.
+//
+//go:noinline
+func (o *overlay) approach(ids []sortedID) (sink uint64) {
+	for _, s := range ids {
+		e := o.at(s.id)
+		sink += uint64(e.keyLen) + uint64(e.change)
+	}
+	return sink
+}
+
 // touch brings what find will need for each of hashes nearer to the processor.
 // One lookup waits for its slot and then for its entry; the loops here wait for
 // none, so that many misses are under way at once.

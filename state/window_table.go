@@ -280,11 +280,15 @@ func (t *windowTable) emitWindow(w *openWindow, emit func(key []byte, e *entry) 
 	order := sorters.Get().(*sorter)
 	defer sorters.Put(order)
 	w.overlay.sort(order)
-	rest := order.list
+	rest, near := order.list, 0
 	// emitOverlay emits the overlay's keys below bound, or all when it is nil, and
 	// tells whether bound itself is one of them.
 	emitOverlay := func(bound []byte, all bool) (has bool, err error) {
 		for len(rest) > 0 {
+			if near == 0 {
+				near = min(len(rest), ahead)
+				w.overlay.approach(rest[:near])
+			}
 			e := w.overlay.at(rest[0].id)
 			key := w.overlay.key(e)
 			if !all {
@@ -294,7 +298,7 @@ func (t *windowTable) emitWindow(w *openWindow, emit func(key []byte, e *entry) 
 				}
 				has = c == 0
 			}
-			rest = rest[1:]
+			rest, near = rest[1:], near-1
 			if e.flags&flagDeleted == 0 {
 				if err := emit(key, e); err != nil {
 					return has, err
