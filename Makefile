@@ -9,7 +9,7 @@ export CGO_ENABLED := 0
 DIR  ?= run/flights
 ARGS ?=
 
-.PHONY: run test lint race fuzz crash bench bench-peers examples ci clean help
+.PHONY: run test lint race fuzz crash bench bench-compare examples ci clean help
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -37,11 +37,11 @@ crash: ## the crash tests with raised counts
 examples: ## every example, from an empty directory
 	bash .ci/run examples
 
-bench: ## the benchmarks, each beside its floor
-	go test -run '^$$' -bench . -benchmem ./bench
+bench: ## the benchmarks, each beside its floor: table and chart in run/bench
+	bash bench/run
 
-bench-peers: ## the log beside other Go libraries, in one run
-	cd bench/peers && go test -run '^$$' -bench . .
+bench-compare: ## two commits, run in turn (BASE=main HEAD=HEAD BENCH=. COUNT=6)
+	bash bench/compare
 
 ci: ## all that a change has to pass
 	bash .ci/run

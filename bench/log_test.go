@@ -63,12 +63,13 @@ func writer(b *testing.B, p *log.Partition, size, batch int) func() {
 }
 
 func appendReused(b *testing.B, size, batch int) {
-	const kept, warmUp = 256 << 20, 8 << 30
+	const kept, warmUp, large = 256 << 20, 2 << 30, 128 << 10
 	p := openPartition(b, log.TopicSpec{RetentionBytes: kept})
 	write := writer(b, p, size, batch)
 	perBatch := int64(size * batch)
-	for range warmUp / perBatch {
-		write()
+	warm := writer(b, p, size, large/size)
+	for range warmUp / large {
+		warm()
 	}
 	floor := copyAndSum(make([]byte, perBatch), 2<<30)
 	var records int64

@@ -28,7 +28,7 @@ func thisMachine() Machine {
 		At:     time.Now().UTC().Truncate(time.Second),
 		Kernel: strings.TrimSpace(contents("/proc/sys/kernel/osrelease")),
 		CPU:    after(contents("/proc/cpuinfo"), "model name"),
-		Memory: after(contents("/proc/meminfo"), "MemTotal"),
+		Memory: gigabytes(after(contents("/proc/meminfo"), "MemTotal")),
 		Commit: commit(),
 	}
 }
@@ -45,6 +45,15 @@ func after(text, name string) string {
 	line, _, _ := strings.Cut(rest, "\n")
 	_, value, _ := strings.Cut(line, ":")
 	return strings.Join(strings.Fields(value), " ")
+}
+
+// gigabytes turns "24683620 kB" into "24 GB".
+func gigabytes(text string) string {
+	var kilobytes int64
+	if _, err := fmt.Sscanf(text, "%d kB", &kilobytes); err != nil {
+		return text
+	}
+	return fmt.Sprintf("%d GB", (kilobytes+1<<19)>>20)
 }
 
 func commit() string {

@@ -45,18 +45,14 @@ func (r Result) split() (ours, floor []string) {
 	units := slices.SortedFunc(maps.Keys(r.Figures), func(a, b string) int {
 		return compareUnits(strings.TrimPrefix(a, floorPrefix), strings.TrimPrefix(b, floorPrefix))
 	})
-	telling := 0 // figures beside ns/op
-	for _, unit := range units {
-		if unit != "ns/op" && unit != "allocs/op" && unit != "B/op" {
-			telling++
-		}
-	}
+	_, timed := r.Figures[floorPrefix+"ns/op"]
+	timed = timed || len(r.Figures) == 1
 	for _, unit := range units {
 		value := r.Figures[unit]
 		bare, isFloor := strings.CutPrefix(unit, floorPrefix)
 		switch {
 		case unit == ofFloor || slices.Contains(left, unit):
-		case unit == "ns/op" && (telling > 2 || value == 0):
+		case unit == "ns/op" && !timed: // what an operation is differs; rates do not
 		case isFloor:
 			floor = append(floor, figure(value, bare))
 		default:
