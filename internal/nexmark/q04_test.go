@@ -30,7 +30,7 @@ var q4 = query[categoryPrice]{
 			As("q4-revenues").
 			To(revenues)
 	},
-	rows: func(t *testing.T, n output) (all []categoryPrice) {
+	rows: func(t testing.TB, n output) (all []categoryPrice) {
 		for category, r := range newest(t, n, revenues) {
 			all = append(all, categoryPrice{category, r.Auctions, r.Sum / r.Auctions})
 		}

@@ -60,7 +60,7 @@ var q6 = query[sellerPrice]{
 			Map(history.average).
 			To(sellerPrices)
 	},
-	rows: func(t *testing.T, n output) (all []sellerPrice) {
+	rows: func(t testing.TB, n output) (all []sellerPrice) {
 		for seller, average := range newest(t, n, sellerPrices) {
 			all = append(all, sellerPrice{seller, average})
 		}

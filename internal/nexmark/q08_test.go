@@ -42,7 +42,7 @@ var q8 = query[newSeller]{
 			As("q8-join").
 			To(newSellers)
 	},
-	rows: func(t *testing.T, n output) (all []newSeller) {
+	rows: func(t testing.TB, n output) (all []newSeller) {
 		for w, name := range records(t, n, newSellers) {
 			all = append(all, newSeller{w.Key, name, w.Start.UnixMilli()})
 		}

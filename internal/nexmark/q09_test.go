@@ -75,7 +75,7 @@ func sales(events []nexmark.Event) (all []sale) {
 var q9 = query[sale]{
 	name:     "q9",
 	pipeline: func(events input) { winners(events, "q9").To(winningBids) },
-	rows: func(t *testing.T, n output) []sale {
+	rows: func(t testing.TB, n output) []sale {
 		return slices.Collect(maps.Values(newest(t, n, winningBids)))
 	},
 	answer: sales,

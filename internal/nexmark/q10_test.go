@@ -30,16 +30,16 @@ var q10 = query[filed]{
 	name: "q10",
 	pipeline: func(events input) {
 		events.Via(bids).Sink(filesink.Options[int64, nexmark.Bid]{
-			Dir:    filedDir,
-			FS:     events.fs,
+			Dir:    path.Join(events.files.dir, filedDir),
+			FS:     events.files,
 			Encode: filesink.JSON[int64, nexmark.Bid](),
 			Folder: filesink.ByTime[int64, nexmark.Bid]("2006-01-02/15:04"),
 		}.Sink()).As("q10-files")
 	},
-	rows: func(t *testing.T, n output) (all []filed) {
-		for _, name := range filesBelow(t, n.fs, filedDir) {
-			folder := strings.Split(path.Dir(name), "/")
-			lines := json.NewDecoder(bytes.NewReader(contentOf(t, n.fs, name)))
+	rows: func(t testing.TB, n output) (all []filed) {
+		for _, name := range filesBelow(t, n.files, path.Join(n.files.dir, filedDir)) {
+			folder := strings.Split(strings.TrimPrefix(path.Dir(name), n.files.dir+"/"), "/")
+			lines := json.NewDecoder(bytes.NewReader(contentOf(t, n.files, name)))
 			for lines.More() {
 				row := filed{Day: folder[1], Minute: folder[2]}
 				require.NoError(t, lines.Decode(&row.Bid))
@@ -66,7 +66,7 @@ var q10 = query[filed]{
 }
 
 // filesBelow are the files in the folders of dir, but those that are not finished.
-func filesBelow(t *testing.T, files vfs.FS, dir string) (names []string) {
+func filesBelow(t testing.TB, files vfs.FS, dir string) (names []string) {
 	inside, err := files.List(dir)
 	require.NoError(t, err)
 	for _, name := range inside {
@@ -84,7 +84,7 @@ func filesBelow(t *testing.T, files vfs.FS, dir string) (names []string) {
 	return names
 }
 
-func contentOf(t *testing.T, files vfs.FS, name string) []byte {
+func contentOf(t testing.TB, files vfs.FS, name string) []byte {
 	f, err := files.Open(name)
 	require.NoError(t, err)
 	defer f.Close()

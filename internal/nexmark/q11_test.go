@@ -28,7 +28,7 @@ var q11 = query[visit]{
 			As("q11-visits").
 			To(visits)
 	},
-	rows: func(t *testing.T, n output) (all []visit) {
+	rows: func(t testing.TB, n output) (all []visit) {
 		for w, bids := range records(t, n, visits) {
 			all = append(all, visit{w.Key, bids, w.Start.UnixMilli(), w.End.UnixMilli() + tenSeconds})
 		}

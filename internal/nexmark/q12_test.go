@@ -25,7 +25,7 @@ var q12 = query[activity]{
 	pipeline: func(events input) {
 		activitiesIn(events, window.Tumbling(10*time.Second)).To(activities)
 	},
-	rows: func(t *testing.T, n output) (all []activity) {
+	rows: func(t testing.TB, n output) (all []activity) {
 		for w, bids := range records(t, n, activities) {
 			all = append(all, activity{w.Key, w.Start.UnixMilli(), bids})
 		}

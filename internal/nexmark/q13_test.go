@@ -29,7 +29,7 @@ var (
 )
 
 // fillSide writes the table.
-func fillSide(t *testing.T, n *thalweg.Node) {
+func fillSide(t testing.TB, n *thalweg.Node) {
 	p, err := n.Producer(side)
 	require.NoError(t, err)
 	for key := range int64(sideRows) {

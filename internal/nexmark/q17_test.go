@@ -43,7 +43,7 @@ var q17 = query[priceReport]{
 			As("q17-prices").
 			To(dailyPrices)
 	},
-	rows: func(t *testing.T, n output) (all []priceReport) {
+	rows: func(t testing.TB, n output) (all []priceReport) {
 		for w, p := range records(t, n, dailyPrices) {
 			all = append(all, priceReport{w.Key, w.Start.UnixMilli(), p, p.Sum / p.Bids.Total})
 		}

@@ -35,7 +35,7 @@ var q18 = query[nexmark.Bid]{
 	pipeline: func(events input) {
 		events.Via(bids).GroupBy(biddingOf).Reduce(later).As("q18-last").To(lastBids)
 	},
-	rows: func(t *testing.T, n output) []nexmark.Bid {
+	rows: func(t testing.TB, n output) []nexmark.Bid {
 		return slices.Collect(maps.Values(newest(t, n, lastBids)))
 	},
 	answer: func(events []nexmark.Event) (all []nexmark.Bid) {

@@ -35,7 +35,7 @@ var q19 = query[placed]{
 	pipeline: func(events input) {
 		events.Via(bids).GroupBy(auctionOf).Aggregate(topTen.add).As("q19-top-ten").To(topBids)
 	},
-	rows: func(t *testing.T, n output) (all []placed) {
+	rows: func(t testing.TB, n output) (all []placed) {
 		for _, best := range newest(t, n, topBids) {
 			for i, b := range best {
 				all = append(all, placed{i + 1, b})

@@ -44,14 +44,20 @@ type eventStream = stream.Stream[int64, nexmark.Event]
 // input is the stream of events, which each query begins with, and what some need besides.
 type input struct {
 	eventStream
-	app *stream.Topology
-	fs  vfs.FS // where the node is, too
+	app   *stream.Topology
+	files files
 }
 
-// output is where answers are: a node, and the file system that it is in.
+// output is where answers are: a node, and the files beside it.
 type output struct {
 	*thalweg.Node
-	fs vfs.FS
+	files files
+}
+
+// files are where the files of queries that write some are: below a directory of a file system.
+type files struct {
+	vfs.FS
+	dir string
 }
 
 // queries are all of them. A query is in the file of its number.
@@ -68,7 +74,7 @@ type query[R comparable] struct {
 	pipeline func(events input)
 
 	// rows reads the answer from the committed output of the pipeline.
-	rows func(t *testing.T, n output) []R
+	rows func(t testing.TB, n output) []R
 
 	// answer computes the answer from the events in the order of their ids: slowly,
 	// and so that it is obviously right.
@@ -87,13 +93,13 @@ type tested interface {
 
 	// define computes the answer. The function returned compares it with the output
 	// of the pipeline.
-	define(t *testing.T, events []nexmark.Event) (check func(t *testing.T, n output))
+	define(t testing.TB, events []nexmark.Event) (check func(t testing.TB, n output))
 }
 
 func (q query[R]) String() string       { return q.name }
 func (q query[R]) declare(events input) { q.pipeline(events) }
 
-func (q query[R]) define(t *testing.T, events []nexmark.Event) (check func(t *testing.T, n output)) {
+func (q query[R]) define(t testing.TB, events []nexmark.Event) (check func(t testing.TB, n output)) {
 	want := q.answer(events)
 	require.NotEmpty(t, want)
 	if len(events) == million {
@@ -104,7 +110,7 @@ func (q query[R]) define(t *testing.T, events []nexmark.Event) (check func(t *te
 		require.Equal(t, q.million, figures)
 	}
 	rows, sum := len(want), sumOf(want) // and not the answers themselves, which are large together
-	return func(t *testing.T, n output) {
+	return func(t testing.TB, n output) {
 		got := q.rows(t, n)
 		if len(got) != rows || sumOf(got) != sum {
 			t.Errorf("%d rows instead of %d: %s", len(got), rows, difference(q.answer(events), got))
@@ -145,7 +151,7 @@ func difference[R comparable](want, got []R) string {
 // answered is a query with the check of its pipeline's output.
 type answered struct {
 	tested
-	check func(t *testing.T, n output)
+	check func(t testing.TB, n output)
 }
 
 // outOfOrder is the size of the groups within which events are mixed.
@@ -153,13 +159,13 @@ const outOfOrder = 1000
 
 // topology is a job of queries, which ends at the end of the events. None of them
 // drops a late event, however long a partition is not read.
-func topology(fs vfs.FS, queries []answered, disorder time.Duration) *stream.Topology {
+func topology(files files, queries []answered, disorder, every time.Duration) *stream.Topology {
 	app := stream.New("nexmark").
-		Checkpoint(checkpoint.Every(50 * time.Millisecond)).
+		Checkpoint(checkpoint.Every(every)).
 		Disorder(disorder).
 		IdleAfter(-1).
 		StopAt(topic.End())
-	in := input{app.Stream(events), app, fs}
+	in := input{app.Stream(events), app, files}
 	for _, q := range queries {
 		q.declare(in)
 	}
@@ -201,7 +207,7 @@ func TestQueries(t *testing.T) {
 	// Fewer events come more slowly, so that windows close on the way.
 	o := nexmark.Options{EventsPerSecond: min(max(n/25, 400), 10_000)}
 	job := func(fs vfs.FS) *stream.Topology {
-		return topology(fs, running, time.Duration(outOfOrder*1000/o.EventsPerSecond+1)*time.Millisecond)
+		return topology(files{FS: fs}, running, time.Duration(outOfOrder*1000/o.EventsPerSecond+1)*time.Millisecond, 50*time.Millisecond)
 	}
 	sorted := collect(o, n)
 	for _, q := range queries {
@@ -288,12 +294,12 @@ func checkAll(t *testing.T, fs *vfs.Mem, queries []answered) {
 	require.NoError(t, err)
 	defer node.Close()
 	for _, q := range queries {
-		t.Run(q.String(), func(t *testing.T) { q.check(t, output{node, fs}) })
+		t.Run(q.String(), func(t *testing.T) { q.check(t, output{node, files{FS: fs}}) })
 	}
 }
 
 // records are the committed records of a topic.
-func records[K, V any](t *testing.T, n output, from topic.Topic[K, V]) iter.Seq2[K, V] {
+func records[K, V any](t testing.TB, n output, from topic.Topic[K, V]) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for r, err := range n.ReadToEnd(t.Context(), from, topic.Start()) {
 			require.NoError(t, err)
@@ -305,8 +311,8 @@ func records[K, V any](t *testing.T, n output, from topic.Topic[K, V]) iter.Seq2
 }
 
 // values reads an answer whose rows are the values of a topic.
-func values[K, V any](from topic.Topic[K, V]) func(*testing.T, output) []V {
-	return func(t *testing.T, n output) (all []V) {
+func values[K, V any](from topic.Topic[K, V]) func(testing.TB, output) []V {
+	return func(t testing.TB, n output) (all []V) {
 		for _, v := range records(t, n, from) {
 			all = append(all, v)
 		}
@@ -315,6 +321,6 @@ func values[K, V any](from topic.Topic[K, V]) func(*testing.T, output) []V {
 }
 
 // newest reads an answer whose rows are the newest values of the keys of a topic.
-func newest[K comparable, V any](t *testing.T, n output, from topic.Topic[K, V]) map[K]V {
+func newest[K comparable, V any](t testing.TB, n output, from topic.Topic[K, V]) map[K]V {
 	return maps.Collect(records(t, n, from))
 }
