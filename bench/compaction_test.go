@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"runtime/metrics"
-	"sync"
 	"testing"
 	"time"
 
@@ -164,32 +163,17 @@ func TestLargeCompaction(t *testing.T) {
 	before, _ := p.Size()
 	t.Logf("wrote %d records, %d MiB in %v", 2*keys, before>>20, time.Since(start).Round(time.Millisecond))
 	debug.FreeOSMemory()
-	var peak uint64
-	var watch sync.WaitGroup
-	done := make(chan struct{})
-	watch.Go(func() {
-		tick := time.NewTicker(5 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			peak = max(peak, processMemory())
-			select {
-			case <-tick.C:
-			case <-done:
-				return
-			}
-		}
-	})
+	peak, stop := watchMemory()
 	stats, err := p.Compact(t.Context())
-	close(done)
-	watch.Wait()
+	stop()
 	if err != nil {
 		t.Fatal(err)
 	}
 	after, segments := p.Size()
 	t.Logf("compacted in %v, %d passes: read %d MiB, wrote %d MiB; %d MiB in %d segments are left; at most %d MiB of memory",
-		stats.Took.Round(time.Millisecond), stats.Passes, stats.ReadBytes>>20, stats.WrittenBytes>>20, after>>20, segments, peak>>20)
-	if peak > limit {
-		t.Errorf("%d MiB of memory, allowed are %d", peak>>20, limit>>20)
+		stats.Took.Round(time.Millisecond), stats.Passes, stats.ReadBytes>>20, stats.WrittenBytes>>20, after>>20, segments, *peak>>20)
+	if *peak > limit {
+		t.Errorf("%d MiB of memory, allowed are %d", *peak>>20, limit>>20)
 	}
 
 	// Record i is the newest of its key below e when i+keys >= e. All up to the first

@@ -88,15 +88,6 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// liveBytes is the size of what is reachable on the heap.
-func liveBytes() int64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
 func descriptors(b *testing.B) int {
 	open, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
