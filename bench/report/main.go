@@ -56,11 +56,11 @@ func run(printed io.Reader, out, doc string) error {
 	if err != nil {
 		return err
 	}
-	renewed, err := putTable(string(page), table)
+	name := strings.TrimSuffix(filepath.Base(doc), filepath.Ext(doc)) + "-"
+	renewed, err := putTable(string(page), fmt.Sprintf("![What is reached of each floor](%schart.svg)\n\n%s", name, table))
 	if err != nil {
 		return fmt.Errorf("%s: %w", doc, err)
 	}
-	name := strings.TrimSuffix(filepath.Base(doc), filepath.Ext(doc)) + "-"
 	if err := r.write(filepath.Dir(doc), name); err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func TestRun(t *testing.T) {
 	require.Contains(t, table, "### bench/peers\n")
 	require.Contains(t, table, "| Append/a&b | 7 MB/s |  |  |\n")
 
-	require.Equal(t, "before\n"+tableBegins+"\n"+table+"\n"+tableEnds+"after\n", read(t, page))
+	require.Equal(t, "before\n"+tableBegins+"\n![What is reached of each floor](performance-chart.svg)\n\n"+table+"\n"+tableEnds+"after\n", read(t, page))
 	for _, dir := range []string{out + "/", docs + "/performance-"} {
 		var r Report
 		require.NoError(t, json.Unmarshal([]byte(read(t, dir+"results.json")), &r))
