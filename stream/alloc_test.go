@@ -1,3 +1,7 @@
+//go:build !race
+
+// The race detector allocates for what it watches, and pools forget at random with it.
+
 package stream_test
 
 import (
