@@ -11,14 +11,14 @@ import (
 	"github.com/thalweg/thalweg/state"
 )
 
-// BenchmarkMemoryBudget keeps the newest event of each of 300,000 keys, some 48 MB of state, in
+// BenchmarkMemoryBudget keeps the newest event of each of 150,000 keys, some 24 MB of state, in
 // a node that may have 16 MiB of it in memory, with 32 MiB for each cache, while the input comes as
 // fast as it is written. It reports the most memory the process took from the system above
 // what it had before, and what that is of the budget. What the collector lets the heap grow
 // before it runs, and what is mapped and belongs to the page cache, is no part of the budget; the
 // former is bounded here by GOGC=25.
 func BenchmarkMemoryBudget(b *testing.B) {
-	const keys, stateMemory, caches = 300_000, 16 << 20, 32 << 20
+	const keys, stateMemory, caches = 150_000, 16 << 20, 32 << 20
 	defer debug.SetGCPercent(debug.SetGCPercent(25))
 	for b.Loop() {
 		cold = nil

@@ -17,8 +17,8 @@ import (
 )
 
 var (
-	manyTopics = flag.Int("many.topics", 10_000, "topics of BenchmarkManyTopics")
-	manyIdle   = flag.Duration("many.idle", 5*time.Second, "how long BenchmarkManyTopics looks at the idle node")
+	manyTopics = flag.Int("many.topics", 2_000, "topics of BenchmarkManyTopics")
+	manyIdle   = flag.Duration("many.idle", 2*time.Second, "how long BenchmarkManyTopics looks at the idle node")
 )
 
 // BenchmarkManyTopics measures what a node with many topics of one partition takes, each
