@@ -23,7 +23,8 @@ import (
 // for each partition, and an entry that says it is committed. Where the policy syncs every
 // append, the files of the partitions are synced at once, then the one of the entry; eight
 // callers share each of these syncs. Where it syncs every 100 ms, all files are synced then, on
-// the way.
+// the way. It writes by calls, as a program does by hand: the log copies to pages that are mapped, and
+// exceeds that where nothing waits for a sync.
 func BenchmarkTransact(b *testing.B) {
 	for _, p := range syncPolicies {
 		for _, partitions := range []int{1, 8} {
