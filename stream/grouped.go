@@ -177,11 +177,22 @@ func colocated(s *step) bool {
 
 func (g *grouping[K, V]) newExchange(senders, receivers int, inOrder bool) any {
 	x := engine.NewExchange[V](engine.ExchangeOptions{Senders: senders, Receivers: receivers,
-		KeepValue: g.keepValue, KeepHeaders: g.step.headersAreRead(), InOrder: inOrder})
+		KeepValue: g.keepValue, KeepHeaders: g.step.headersAreRead(), InOrder: inOrder, Straight: straight(g.step)})
 	if !inOrder {
 		x.Combine(g.combine())
 	}
 	return x
+}
+
+// straight tells whether what the grouping s sends are records as their source has them, in its order and
+// with its times.
+func straight(s *step) bool {
+	for s = s.inputs[0]; s.source == nil; s = s.inputs[0] {
+		if len(s.inputs) != 1 || s.stateful() || s.clock != nil || s.table || s.group != nil && s.group.mustShuffle() {
+			return false
+		}
+	}
+	return !s.source.replay // which has times that are not those of the letters
 }
 
 // openStage opens the stage below the exchange for one shard.

@@ -15,9 +15,8 @@ import (
 // tasks read on; then each reads up to it, and passes the barrier in front of the first
 // record beyond, or when there is nothing to read.
 //
-// That is exact where the records of each source are in order. Where they are not, one that
-// is behind the first record beyond the cut may be older than that, and meets what others
-// have read up to the cut.
+// That is exact, also where the records of a source are not in order: one that is behind the first
+// record beyond the cut comes behind that in the order, too (see order.go).
 //
 // A task that is far behind the others would keep a checkpoint waiting, so it passes the
 // barrier after maxBehindCut records at the latest, or when its memory needs the
@@ -78,10 +77,16 @@ func (t *Task) inFront(m *Meta) bool {
 		return true
 	case t.cutting == 0:
 		t.newest = max(t.newest, m.Time)
-		return true
+	default:
+		t.cutLeft--
+		if !t.cut.claim(m.Time) {
+			return false
+		}
 	}
-	t.cutLeft--
-	return t.cut.claim(m.Time)
+	if t.sources == 1 {
+		t.order = max(t.order, m.Time)
+	}
+	return true
 }
 
 // joinCut takes part in the cut of checkpoint n.

@@ -33,7 +33,8 @@ type ExchangeOptions struct {
 	Senders, Receivers int
 	KeepValue          bool // some receiver reads the values; else they are not copied
 	KeepHeaders        bool // the same for headers
-	InOrder            bool // leads to a task that reads its inputs in order
+	InOrder            bool // leads to a task that reads its inputs in order, at once or through others
+	Straight           bool // of what leads to such a task: records come as their source has them
 	Broadcast          bool // each record goes to all receivers, and time to none
 }
 
@@ -73,12 +74,14 @@ const (
 func (x *exchanged) end() uint32 { return x.keyEnd &^ (noKey | tooFar) }
 
 // mark is a watermark, or idleness, and its place: before the record at. Or it says that
-// the sender is at rest: it has nothing more to send for now. That is behind the records.
+// the sender is at rest: it has nothing more to send for now. That is behind the records. Or that
+// the sender has come to w in its order, where the record has an older time.
 type mark struct {
-	at   int
-	w    int64
-	idle bool
-	rest bool
+	at    int
+	w     int64
+	idle  bool
+	rest  bool
+	order bool
 }
 
 type laneBatch[V any] struct {
@@ -296,6 +299,7 @@ type Sender[V any] struct {
 	lanes   []*lane[V]
 	current []*laneBatch[V]
 	sent    []int64 // the watermark each lane has, or will have at its next flush
+	order   []int64 // how far each lane knows the order of the sender to be; nil where that does not count
 	rest    []bool  // the last the lane was told is that the sender is at rest
 	w       int64
 	idle    bool // Idle was said and nothing since
@@ -315,6 +319,12 @@ func (x *Exchange[V]) OpenSender(t *Task, i int) *Sender[V] {
 	for j, l := range s.lanes {
 		l.sender = t
 		s.sent[j] = window.Unknown
+	}
+	if x.o.InOrder && x.o.Straight {
+		s.order = make([]int64, len(s.lanes))
+		for j := range s.order {
+			s.order[j] = math.MinInt64
+		}
 	}
 	if x.combine != nil {
 		s.combiner = newCombiner(x.combine, s)
@@ -356,6 +366,10 @@ func (s *Sender[V]) put(j int, m *Meta, hash uint64, key []byte, v *V) {
 	b := s.batch(j)
 	if s.sent[j] != s.w {
 		s.mark(j, b)
+	}
+	if s.order != nil && m.Time < s.t.order && s.order[j] != s.t.order {
+		s.order[j] = s.t.order
+		b.marks = append(b.marks, mark{at: len(b.records), w: s.t.order, order: true})
 	}
 	s.rest[j] = false
 	b.keys = append(b.keys, key...)
@@ -534,7 +548,7 @@ func (x *Exchange[V]) OpenReceiver(t *Task, j int, port KeyedPort[V]) {
 	if t.inOrder {
 		r.heads = make([]laneHead[V], len(x.lanes))
 		for i := range r.heads {
-			r.heads[i].w = window.Unknown
+			r.heads[i].w, r.heads[i].order = window.Unknown, math.MinInt64
 		}
 	}
 	for i := range x.lanes {
@@ -610,8 +624,14 @@ func (r *Receiver[V]) process(lane int, b *laneBatch[V]) {
 
 // mark takes what the sender of a lane says about time, or that it is at rest.
 func (r *Receiver[V]) mark(lane int, k mark) {
-	if k.rest {
+	switch {
+	case k.rest:
 		r.rest[lane-r.first] = true
+		return
+	case k.order:
+		if r.heads != nil { // else another exchange behind leads to a task that reads in order
+			r.heads[lane-r.first].order = k.w
+		}
 		return
 	}
 	if r.heads != nil && !k.idle {
@@ -646,6 +666,7 @@ type laneHead[V any] struct {
 	mark  int           // next of its marks
 	key   uint32        // where the key of the record begins
 	w     int64         // watermark of the lane
+	order int64         // that the sender had come to when it sent records with older times
 }
 
 func (r *Receiver[V]) width() int { return len(r.lanes) }
@@ -682,7 +703,7 @@ func (r *Receiver[V]) head(i int) (time int64, kind headKind) {
 			if b.records[h.next].keyEnd&tooFar != 0 {
 				return math.MinInt64, headRecord // what comes behind it must not wait for its time
 			}
-			return b.records[h.next].time, headRecord
+			return max(b.records[h.next].time, h.order), headRecord
 		}
 		barrier := b.barrier
 		h.batch = nil

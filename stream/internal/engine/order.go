@@ -5,7 +5,9 @@ import "math"
 // An ordered task reads several inputs whose records meet, as those of a join do. It
 // takes them by event time: of what its lanes have next, the record with the lowest
 // time, and of two with the same time that of the input opened first. Records of
-// one lane keep their order, whatever their times.
+// one lane keep their order, whatever their times; one that comes straight from a source which had
+// newer ones before has the place of the newest of these, also where that went to another task. So the
+// order of all is that of the sources, and a barrier between records of it does not change it.
 //
 // So what a record finds in the state does not depend on how fast which input was read,
 // as far as that can be had: a lane with nothing to read is waited for until its sender

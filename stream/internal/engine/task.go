@@ -58,6 +58,7 @@ type Task struct {
 	cutting int64 // the checkpoint whose cut it has joined, until it is passed; else 0
 	cutLeft int   // records until it passes the barrier wherever it is
 	newest  int64 // event time pushed since the last barrier
+	order   int64 // event time that its source has come to, where it has one and a part in a cut
 
 	generation int64 // the checkpoint whose barrier comes next
 	passed     int64 // generation - 1
@@ -137,7 +138,7 @@ type InputStatus struct {
 }
 
 func newTask(job *Job, id checkpoint.TaskID, inOrder bool) *Task {
-	t := &Task{ID: id, job: job, inOrder: inOrder, wake: make(chan struct{}, 1), generation: job.first, watermark: window.Unknown, newest: math.MinInt64}
+	t := &Task{ID: id, job: job, inOrder: inOrder, wake: make(chan struct{}, 1), generation: job.first, watermark: window.Unknown, newest: math.MinInt64, order: math.MinInt64}
 	t.passed, t.completed = job.first-1, job.first-1
 	t.public = Status{Task: id, Watermark: window.Unknown}
 	return t
