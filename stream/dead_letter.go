@@ -107,6 +107,28 @@ func (b *letterbox) write(l letter) {
 // TaskStatus.NoValue. What has failed comes back with its old event time, and so is late
 // for windows that have closed.
 func (app *Topology) Replay[K, V any](dead topic.Topic[[]byte, []byte], step string) Stream[K, V] {
+	n := declareReplay[K, V](app, dead)
+	key, err := app.codecs.Of[K]()
+	if err != nil {
+		n.step.fault(fmt.Sprintf("no codec for the key: %v", err))
+	}
+	value, err := app.codecs.Of[V]()
+	if err != nil {
+		n.step.fault(fmt.Sprintf("no codec for the value: %v", err))
+	}
+	openReplay(n, func() string { return step }, func() (decoder[K, V], error) {
+		for _, other := range app.steps {
+			if f, ok := other.decoder().(decoder[K, V]); ok && other.label() == step {
+				return f, nil // what a source could not decode
+			}
+		}
+		return decodeBoth(key, value), nil
+	})
+	return Stream[K, V]{n}
+}
+
+// declareReplay declares a source of dead letters.
+func declareReplay[K, V any](app *Topology, dead topic.Topic[[]byte, []byte]) *node[K, V] {
 	n := &node[K, V]{step: app.declare("replay")}
 	s := n.step
 	s.source = &source{topic: dead.Name(), spec: dead.Spec(), committed: true, replay: true}
@@ -115,24 +137,22 @@ func (app *Topology) Replay[K, V any](dead topic.Topic[[]byte, []byte], step str
 	if err := dead.Err(); err != nil {
 		s.fault(err.Error())
 	}
-	key, err := app.codecs.Of[K]()
-	if err != nil {
-		s.fault(fmt.Sprintf("no codec for the key: %v", err))
-	}
-	value, err := app.codecs.Of[V]()
-	if err != nil {
-		s.fault(fmt.Sprintf("no codec for the value: %v", err))
-	}
+	return n
+}
+
+// openReplay says how a source of dead letters is opened: it makes records, with the decoder, of those of the
+// step that is called of.
+func openReplay[K, V any](n *node[K, V], of func() string, decoder func() (decoder[K, V], error)) {
+	s, app := n.step, n.step.app
 	s.source.open = func(o *opening, at sourceStart) {
-		decode := decodeBoth(key, value)
-		for _, other := range app.steps {
-			if f, ok := other.decoder().(decoder[K, V]); ok && other.label() == step {
-				decode = f // what a source could not decode
-			}
+		decode, err := decoder()
+		if err != nil {
+			o.fail(err)
+			return
 		}
-		r := &replaying[K, V]{t: o.task, step: s, of: step, decode: decode, guard: openGuard[[]byte, []byte](o, s), down: n.open(o)}
+		r := &replaying[K, V]{t: o.task, step: s, of: of(), decode: decode, made: s.policyOf != nil, guard: openGuard[[]byte, []byte](o, s), down: n.open(o)}
 		if r.guard != nil {
-			r.guard.calls.name = step // a letter that cannot be decoded stays one of its step
+			r.guard.calls.name = r.of // a letter that cannot be decoded stays one of its step
 		}
 		r.attempt = func() (err error) {
 			r.k, r.v, err = r.decode(r.key, r.value)
@@ -149,7 +169,6 @@ func (app *Topology) Replay[K, V any](dead topic.Topic[[]byte, []byte], step str
 			Step: s.id, Name: s.clock.name,
 		}, port[[]byte, []byte]{Push: r.push, Watermark: r.down.Watermark, Idle: r.down.Idle})
 	}
-	return Stream[K, V]{n}
 }
 
 // decoder decodes key and value of a record.
@@ -186,6 +205,7 @@ type replaying[K, V any] struct {
 	step   *step
 	of     string // name of the step whose letters they are
 	decode decoder[K, V]
+	made   bool // what decode gives is a result: it has no headers, and is at no offset
 	guard  *guard[[]byte, []byte]
 	down   port[K, V]
 
@@ -254,6 +274,10 @@ func (r *replaying[K, V]) push(letter *engine.Meta, key []byte, value *[]byte) {
 	} else if err := r.attempt(); err != nil {
 		r.t.Fail(r.step.id, err)
 		return
+	}
+	if r.made {
+		m.Offset, m.Origin = -1, 0
+		m.SetHeaders(nil)
 	}
 	r.down.Push(&m, r.k, &r.v)
 }

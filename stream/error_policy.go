@@ -44,7 +44,7 @@ func Skip() ErrorPolicy { return ErrorPolicy{verdict: verdictSkip} }
 // happened, HeaderCause and the others. Like all output it is committed with the
 // checkpoint, once. The job creates the topic where it does not exist.
 //
-// Topology.Replay brings dead letters back.
+// Topology.Replay brings dead letters back. That of a join is a Pair.
 func DeadLetter(t topic.Topic[[]byte, []byte]) ErrorPolicy {
 	return ErrorPolicy{verdict: verdictLetter, letters: &t}
 }
@@ -121,9 +121,8 @@ func (s Stream[K, V]) OnError(p ErrorPolicy) Stream[K, V] {
 // handle. The aggregate is then as it was before the record. Of a Filter or Map a row for which the function
 // fails is none, as if it were filtered out, of a join a pair; both are counted when they come to be.
 //
-// What joins of tables and of streams fail for is made of two records, and no dead letter: have the join give
-// both, and a Map behind it do the rest. Aggregations of the groups of a table cannot pass over a row,
-// which would be taken out later all the same: they take Fail, and Retry before.
+// The dead letter of a join of tables or of streams is a Pair. Aggregations of the groups of a table cannot pass
+// over a row, which would be taken out later all the same: they take Fail, and Retry before.
 func (t Table[K, V]) OnError(p ErrorPolicy) Table[K, V] {
 	t.n.step.setPolicy(p)
 	return t
@@ -161,11 +160,8 @@ func (s *step) policy() ErrorPolicy {
 
 // refuses tells why a policy cannot hold for the step; empty where it can.
 func (s *step) refuses(p ErrorPolicy) string {
-	switch {
-	case p.verdict != verdictFail && s.noSkip != "":
+	if p.verdict != verdictFail {
 		return s.noSkip
-	case p.verdict == verdictLetter:
-		return s.noLetters
 	}
 	return ""
 }

@@ -146,53 +146,6 @@ func (g *guard[K, V]) rows[R any](f func(K, V) (R, bool)) (made func(m *engine.M
 	return made, looked
 }
 
-// pairs is pair under the guard, for a join of tables: made for a change that comes to be, and
-// looked for what was before.
-func (g *guard[K, V]) pairs[A, B, R any](pair func(*A, *B) R) (made, looked func(m *engine.Meta, k K, a *A, b *B) (R, bool)) {
-	var (
-		key   K
-		left  *A
-		right *B
-		r     R
-	)
-	attempt := func() error {
-		r = pair(left, right)
-		return nil
-	}
-	keyOf := func() (K, error) { return key, nil }
-	made = func(m *engine.Meta, k K, a *A, b *B) (R, bool) {
-		key, left, right = k, a, b
-		ok := g.do(m, keyOf, nil, attempt, nil)
-		return r, ok
-	}
-	looked = func(_ *engine.Meta, _ K, a *A, b *B) (R, bool) {
-		left, right = a, b
-		ok := g.calls.quietly(attempt)
-		return r, ok
-	}
-	return made, looked
-}
-
-// openPairs is pair as a join in one task calls it: under the step's policy, where it has one. made is for what comes
-// to be, looked for what was before or is looked up.
-func openPairs[K, A, B, R any](o *opening, s *step, pair func(*A, *B) R) (made, looked func(m *engine.Meta, k K, a *A, b *B) (R, bool)) {
-	if g := openGuard[K, struct{}](o, s); g != nil {
-		return g.pairs(pair)
-	}
-	t, id := o.task, s.id
-	made = func(_ *engine.Meta, _ K, a *A, b *B) (R, bool) {
-		t.Running = id
-		return pair(a, b), true
-	}
-	return made, made
-}
-
-// guardsPairs makes the step, a join, one to which error policies apply.
-func guardsPairs(s *step) {
-	s.guarded, s.letterCodecs = true, func() error { return nil }
-	s.noLetters = "a join fails for a pair, which is no record: take Fail, Skip or Retry, or have the join give both values and a Map behind it fail"
-}
-
 // outside is f for those who read the rows of a table of the step beside its tasks: where what fails is
 // passed over, they do so too.
 func outside[A, B, R any](s *step, f func(A, B) (R, bool)) func(A, B) (R, bool) {

@@ -111,7 +111,8 @@ func joinStreams[K, V, V2, R any](s Stream[K, V], other Stream[K, V2], kind stri
 	st := s.n.step.app.declare(kind, left.g.step, right.g.step)
 	out := &node[K, R]{step: st}
 	requireFunc(st, missing)
-	guardsPairs(st)
+	guards[K, Pair[V, V2]](st)
+	st.again = pairsAgain[K](st.app, pair)
 	st.joint, st.sides = true, []any{left, right}
 	left.g.keyless, right.g.keyless = keep[0], keep[1]
 	if err := w.Err(); err != nil {
@@ -130,7 +131,7 @@ func joinStreams[K, V, V2, R any](s Stream[K, V], other Stream[K, V2], kind stri
 			j = &joining[K, V, V2, R]{t: o.task, step: st.id, key: left.g.key, spec: w, w: window.Unknown, own: engine.Meta{Offset: -1}}
 			o.opened[st.id] = j
 			j.down = out.open(o)
-			j.pair, _ = openPairs[K](o, st, pair)
+			j.pair = openPairs[K](o, st, pair)
 			j.openTimers(o, unmatched)
 			j.left = openSide(o, st, left, keep[0], w.LeftClosesAt, w.Rights)
 			j.right = openSide(o, st, right, keep[1], w.RightClosesAt, w.Lefts)

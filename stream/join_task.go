@@ -15,7 +15,7 @@ type joining[K, V, V2, R any] struct {
 	step  int
 	key   codec.Codec[K]
 	spec  window.Join
-	pair  func(m *engine.Meta, k K, v *V, v2 *V2) (r R, ok bool)
+	pair  pairs[K, V, V2, R]
 	left  matching[K, V]
 	right matching[K, V2]
 	down  port[K, R]
@@ -24,7 +24,8 @@ type joining[K, V, V2, R any] struct {
 	time   *inputTimes
 	w      int64 // watermark of both
 
-	own    engine.Meta // of what is emitted
+	own    engine.Meta  // of what is emitted
+	came   *engine.Meta // of the record that it is emitted for; nil for one that has no match
 	result R
 }
 
@@ -80,6 +81,7 @@ func (j *joining[K, V, V2, R]) pushRight(m *engine.Meta, hash uint64, key []byte
 func (j *joining[K, V, V2, R]) arrive[A, B any](own *matching[K, A], other *matching[K, B], tag uint8,
 	m *engine.Meta, hash uint64, key []byte, a *A, emit func(m *engine.Meta, key []byte, a *A, b *B)) {
 	j.own.Time, j.own.Offset, j.own.NoKey = m.Time, m.Offset, m.NoKey
+	j.came = m
 	if m.TooFar || j.w >= own.closesAt(m.Time) {
 		j.tooLate(own, m, key, a)
 		return
@@ -167,7 +169,7 @@ func (j *joining[K, V, V2, R]) emit(m *engine.Meta, key []byte, v *V, v2 *V2) {
 	if !ok {
 		return
 	}
-	if j.result, ok = j.pair(m, k, v, v2); ok {
+	if j.result, ok = j.pair.made(m, j.came, k, v, v2); ok {
 		j.down.Push(m, k, &j.result)
 	}
 }
@@ -175,7 +177,7 @@ func (j *joining[K, V, V2, R]) emit(m *engine.Meta, key []byte, v *V, v2 *V2) {
 // advance moves the watermark of both sides to w: what has no match and is closed comes
 // out, by the time it closed, then key, then side; and piles that are closed go.
 func (j *joining[K, V, V2, R]) advance(w int64) {
-	j.w = w
+	j.w, j.came = w, nil
 	if j.timers != nil {
 		err := j.timers.Pop(w, func(at int64, key []byte, tag uint8) error {
 			if tag == leftTag {

@@ -49,8 +49,8 @@ type step struct {
 	guarded      bool         // calls functions of the program to which error policies apply
 	onError      *ErrorPolicy // nil takes the topology's
 	letterCodecs func() error // why the step's input cannot be written as a dead letter; set where guarded
-	noLetters    string       // why what fails is no record that could be one; empty where it is
 	noSkip       string       // why nothing can be skipped; empty where it can
+	again        any          // of a join of streams: makes results of its dead letters
 	policyOf     *step        // of a step that an operator has besides: the one whose policy holds; else nil
 
 	check  func() (problem string) // asked once the topology is complete; nil where there is nothing to ask

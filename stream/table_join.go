@@ -47,7 +47,7 @@ func valueOf[V any](v *V) (value V, ok bool) {
 func joinTables[K, V, V2, R any](t Table[K, V], other Table[K, V2], kind string, missing bool, need [2]bool, pair func(*V, *V2) R) Table[K, R] {
 	s := t.n.step.app.declare(kind, t.n.step, other.n.step)
 	requireFunc(s, missing)
-	guardsPairs(s)
+	guards[K, Pair[V, V2]](s)
 	s.joint = true
 	meet(s, t.n)
 	meet(s, other.n)
@@ -63,7 +63,7 @@ func joinTables[K, V, V2, R any](t Table[K, V], other Table[K, V2], kind string,
 			j = &tableJoin[K, V, V2, R]{t: o.task, exists: exists,
 				left: viewOf(o, t.n), right: viewOf(o, other.n), own: engine.Meta{Offset: -1}}
 			o.opened[s.id] = j
-			j.pair, j.pairLooked = openPairs[K](o, s, pair)
+			j.pair = openPairs[K](o, s, pair)
 			j.out = n.openTable(o)
 			j.out.rows.get = j.get
 			j.wantsOld = j.out.old || !s.policy().fails()
@@ -114,8 +114,7 @@ type tableJoin[K, V, V2, R any] struct {
 
 	wantsOld bool // it takes what a row was to know whether there was one, or what follows asks
 
-	pair       func(m *engine.Meta, k K, v *V, v2 *V2) (r R, ok bool) // for a row that comes to be
-	pairLooked func(m *engine.Meta, k K, v *V, v2 *V2) (r R, ok bool) // for one that was, or is looked up
+	pair pairs[K, V, V2, R]
 
 	own     engine.Meta
 	was, is R // scratch
@@ -127,7 +126,7 @@ func (j *tableJoin[K, V, V2, R]) get(k K) (row[R], bool) {
 	if !j.exists(okLeft, okRight) {
 		return row[R]{}, false
 	}
-	made, ok := j.pairLooked(&j.own, k, ifAny(&l.value, okLeft), ifAny(&r.value, okRight))
+	made, ok := j.pair.looked(ifAny(&l.value, okLeft), ifAny(&r.value, okRight))
 	return row[R]{made, latest(l.time, okLeft, r.time, okRight)}, ok
 }
 
@@ -155,14 +154,14 @@ func (j *tableJoin[K, V, V2, R]) changeLeft(m *engine.Meta, k K, c change[V]) {
 	right := ifAny(&r.value, ok)
 	made := change[R]{had: j.exists(c.had, ok), oldTime: latest(c.oldTime, c.had, r.time, ok)}
 	if made.had && j.wantsOld {
-		if j.was, made.had = j.pairLooked(m, k, c.old, right); made.had {
+		if j.was, made.had = j.pair.looked(c.old, right); made.had {
 			made.old = &j.was
 		}
 	}
 	j.own.Time = m.Time
 	if j.exists(c.new != nil, ok) {
 		j.own.Time = latest(m.Time, c.new != nil, r.time, ok)
-		if j.is, ok = j.pair(&j.own, k, c.new, right); ok {
+		if j.is, ok = j.pair.made(&j.own, m, k, c.new, right); ok {
 			made.new = &j.is
 		}
 	}
@@ -175,14 +174,14 @@ func (j *tableJoin[K, V, V2, R]) changeRight(m *engine.Meta, k K, c change[V2]) 
 	left := ifAny(&l.value, ok)
 	made := change[R]{had: j.exists(ok, c.had), oldTime: latest(l.time, ok, c.oldTime, c.had)}
 	if made.had && j.wantsOld {
-		if j.was, made.had = j.pairLooked(m, k, left, c.old); made.had {
+		if j.was, made.had = j.pair.looked(left, c.old); made.had {
 			made.old = &j.was
 		}
 	}
 	j.own.Time = m.Time
 	if j.exists(ok, c.new != nil) {
 		j.own.Time = latest(l.time, ok, m.Time, c.new != nil)
-		if j.is, ok = j.pair(&j.own, k, left, c.new); ok {
+		if j.is, ok = j.pair.made(&j.own, m, k, left, c.new); ok {
 			made.new = &j.is
 		}
 	}

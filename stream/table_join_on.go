@@ -91,6 +91,38 @@ type answer[R any] struct {
 // is the zero value.
 type pairing[V, V2, R any] func(key []byte, v V, v2 V2, ok bool) (R, error)
 
+// answering is a pairing as one task calls it, under the step's policy: own is of the result, and came of what led to it.
+type answering[V, V2, R any] func(own, came *engine.Meta, key []byte, s *subscription[V], v2 V2, ok bool) (r R, is bool)
+
+// openAnswering opens the function of the join s in a task of its middle.
+func openAnswering[K, V, V2, R any](o *opening, s, middle *step, pair pairing[V, V2, R]) answering[V, V2, R] {
+	g := openGuard[K, Pair[V, V2]](o, middle)
+	t, id := o.task, middle.id
+	if g == nil {
+		return func(_, _ *engine.Meta, key []byte, s *subscription[V], v2 V2, ok bool) (R, bool) {
+			t.Running = id
+			made, err := pair(key, s.row, v2, ok)
+			t.Fail(id, err)
+			return made, err == nil
+		}
+	}
+	g.calls.name = s.label()
+	keys, err := s.app.codecs.Inner[K]()
+	if err != nil {
+		o.fail(err)
+	}
+	return func(own, came *engine.Meta, key []byte, s *subscription[V], v2 V2, ok bool) (made R, is bool) {
+		is, cause := g.calls.try(func() (err error) {
+			made, err = pair(key, s.row, v2, ok)
+			return err
+		}, nil)
+		if cause != nil {
+			g.giveUpPair(own, came, func() (K, error) { return keys.Decode(key) }, Pair[V, V2]{Left: s.row, HasLeft: true, Right: v2, HasRight: ok}, cause)
+		}
+		return made, is
+	}
+}
+
 // joinOn is a join on a foreign key. pair gets the encoded key of the left row, and is told
 // whether there is a right one, as there always is unless it is a left join.
 func joinOn[K, V, K2, V2, R any](t Table[K, V], other Table[K2, V2], kind string, noKey, missing, left bool, on func(K, V) K2, pair pairing[V, V2, R]) Table[K, R] {
@@ -108,12 +140,13 @@ func joinOn[K, V, K2, V2, R any](t Table[K, V], other Table[K2, V2], kind string
 
 	s := answers.behind(kind, true)
 	requireFunc(s, missing)
-	guardsPairs(s)
+	guards[K, Pair[V, V2]](s)
 	middle.partOf, middle.policyOf, by.policyOf = s, s, s
 	n := newTable[K, R](s)
 	n.each, n.settled, n.keeps = t.n.each && other.n.each, true, new(keeping)
 
-	d := &subscriptionsDecl[V, V2, R]{step: middle, store: middle.keep("").ownedBy(subscribedTo), left: left, pair: pair}
+	d := &subscriptionsDecl[V, V2, R]{step: middle, store: middle.keep("").ownedBy(subscribedTo), left: left,
+		pair: func(o *opening) answering[V, V2, R] { return openAnswering[K](o, s, middle, pair) }}
 	value, l := layoutOf[K, V](middle, "rows by foreign key "+plainName(reflect.TypeFor[K2]())+", ")
 	d.rows = subscriptionCodec[V]{value, l}
 	kept, cells := s.keep("").ownKeys(), cellsOf[K, R](s, nil)
@@ -121,7 +154,7 @@ func joinOn[K, V, K2, V2, R any](t Table[K, V], other Table[K2, V2], kind string
 	d.results = cells.value
 
 	t.n.read(always, func(o *opening) rowPort[K, V] {
-		return openAsking(o, by, requests, t.n.key, value, on)
+		return openAsking(o, s, by, requests, t.n.key, value, on)
 	})
 	open := func(o *opening) *subscribing[V, V2, R] {
 		b, ok := o.opened[middle.id].(*subscribing[V, V2, R])
@@ -152,7 +185,7 @@ func joinOn[K, V, K2, V2, R any](t Table[K, V], other Table[K2, V2], kind string
 				b.t.Fail(b.step, fmt.Errorf("encode key: %w", err))
 				return
 			}
-			b.changed(m.Time, key, c.new)
+			b.changed(m, key, c.new)
 		}}
 	})
 	answers.downs = append(answers.downs, func(o *opening) engine.KeyedPort[answer[R]] {
@@ -169,8 +202,8 @@ func joinOn[K, V, K2, V2, R any](t Table[K, V], other Table[K2, V2], kind string
 	return Table[K, R]{n}
 }
 
-// openAsking opens the side of the left table in one task.
-func openAsking[K, V, K2 any](o *opening, by *step, requests *grouping[K2, request[V]], keys codec.Codec[K], value codec.Codec[V], on func(K, V) K2) rowPort[K, V] {
+// openAsking opens the side of the left table of the join s in one task.
+func openAsking[K, V, K2 any](o *opening, s, by *step, requests *grouping[K2, request[V]], keys codec.Codec[K], value codec.Codec[V], on func(K, V) K2) rowPort[K, V] {
 	t, step, way, values := o.task, by.id, requests.enter(o), newCloner(value)
 	attempt, number := t.Attempt(), int64(0)
 	mayBeNil := nilable[K2]()
@@ -180,6 +213,7 @@ func openAsking[K, V, K2 any](o *opening, by *step, requests *grouping[K2, reque
 	looked := func(k K, v V) (K2, bool) { return on(k, v), true }
 	asked := func(_ *engine.Meta, k K, v *V) (K2, bool) { return on(k, *v), true }
 	if g := openGuard[K, V](o, by); g != nil {
+		g.calls.name = s.label() + "-by"
 		asked, looked = g.rows(looked)
 	}
 	// foreign gives the encoding of a foreign key; ok is false where it is none.
@@ -220,7 +254,7 @@ func openAsking[K, V, K2 any](o *opening, by *step, requests *grouping[K2, reque
 		if t.Failed() {
 			return
 		}
-		own.Time = m.Time
+		own.Time, own.Offset, own.Origin = m.Time, m.Offset, m.Origin
 		moved := had && !(has && string(was) == string(is))
 		if moved && r.has {
 			to := r
@@ -267,7 +301,7 @@ type subscriptionsDecl[V, V2, R any] struct {
 	rows    subscriptionCodec[V]
 	results codec.Codec[R]
 	left    bool
-	pair    pairing[V, V2, R]
+	pair    func(o *opening) answering[V, V2, R]
 }
 
 // subscribing is the middle of a join on a foreign key, in one task: left rows by their
@@ -276,7 +310,7 @@ type subscribing[V, V2, R any] struct {
 	t     *engine.Task
 	step  int
 	left  bool
-	pair  func(key []byte, s *subscription[V], v2 V2, ok bool) (r R, is bool)
+	pair  answering[V, V2, R]
 	right func(key []byte) (row[V2], bool, error)
 	subs  *subscriptions[V]
 	way   way[answer[R]]
@@ -289,8 +323,7 @@ type subscribing[V, V2, R any] struct {
 
 func (d *subscriptionsDecl[V, V2, R]) open(o *opening, way way[answer[R]], right func(key []byte) (row[V2], bool, error)) *subscribing[V, V2, R] {
 	b := &subscribing[V, V2, R]{t: o.task, step: d.step.id, left: d.left, right: right, way: way,
-		results: newCloner(d.results), own: engine.Meta{Offset: -1}}
-	b.openPair(o, d)
+		results: newCloner(d.results), own: engine.Meta{Offset: -1}, pair: d.pair(o)}
 	b.time = openInputs(o, d.step, 2, way.Watermark, way.Idle)
 	if store := o.openStore(d.store); store != nil {
 		table := state.NewTable[subscription[V]](store.Store, d.rows)
@@ -298,28 +331,6 @@ func (d *subscriptionsDecl[V, V2, R]) open(o *opening, way way[answer[R]], right
 		b.subs = &subscriptions[V]{table: table}
 	}
 	return b
-}
-
-// openPair opens the function that makes results, under the step's error policy.
-func (b *subscribing[V, V2, R]) openPair(o *opening, d *subscriptionsDecl[V, V2, R]) {
-	g := openGuard[struct{}, struct{}](o, d.step)
-	if g == nil {
-		b.pair = func(key []byte, s *subscription[V], v2 V2, ok bool) (R, bool) {
-			b.t.Running = b.step
-			made, err := d.pair(key, s.row, v2, ok)
-			b.t.Fail(b.step, err)
-			return made, err == nil
-		}
-		return
-	}
-	none := func() (struct{}, error) { return struct{}{}, nil }
-	b.pair = func(key []byte, s *subscription[V], v2 V2, ok bool) (made R, is bool) {
-		is = g.do(&b.own, none, nil, func() (err error) {
-			made, err = d.pair(key, s.row, v2, ok)
-			return err
-		}, nil)
-		return made, is
-	}
 }
 
 // push takes a request of a left row.
@@ -337,43 +348,43 @@ func (b *subscribing[V, V2, R]) push(m *engine.Meta, _ uint64, foreign []byte, q
 	case !q.has:
 		b.answer(m.Time, q.key, q.version, nil)
 	case !q.keyed:
-		b.match(m.Time, q.key, &s, row[V2]{}, false)
+		b.match(m, q.key, &s, row[V2]{}, false)
 	default:
 		r, ok, err := b.right(foreign)
 		b.t.Fail(b.step, err)
-		b.match(m.Time, q.key, &s, r, ok)
+		b.match(m, q.key, &s, r, ok)
 	}
 }
 
 // changed takes a change of the right row of a foreign key, which is v2 now, nil where it is gone.
-func (b *subscribing[V, V2, R]) changed(time int64, foreign []byte, v2 *V2) {
+func (b *subscribing[V, V2, R]) changed(m *engine.Meta, foreign []byte, v2 *V2) {
 	var r row[V2]
 	if v2 != nil {
-		r = row[V2]{*v2, time}
+		r = row[V2]{*v2, m.Time}
 	}
 	b.t.Fail(b.step, b.subs.each(foreign, func(key []byte, s *subscription[V]) error {
-		b.match(time, key, s, r, v2 != nil)
+		b.match(m, key, s, r, v2 != nil)
 		return b.t.Err()
 	}))
 }
 
 // match answers for a left row that there is, with the right row that it has, where ok.
-// at is the time of the change that leads to it.
-func (b *subscribing[V, V2, R]) match(at int64, key []byte, s *subscription[V], r row[V2], ok bool) {
+// m is of the change that leads to it.
+func (b *subscribing[V, V2, R]) match(m *engine.Meta, key []byte, s *subscription[V], r row[V2], ok bool) {
 	if b.t.Failed() {
 		return
 	}
 	if !ok && !b.left {
-		b.answer(at, key, s.version, nil)
+		b.answer(m.Time, key, s.version, nil)
 		return
 	}
 	b.own.Time = latest(s.time, true, r.time, ok)
-	made, is := b.pair(key, s, r.value, ok)
+	made, is := b.pair(&b.own, m, key, s, r.value, ok)
 	if !is {
-		b.answer(at, key, s.version, nil)
+		b.answer(m.Time, key, s.version, nil)
 		return
 	}
-	b.answer(latest(s.time, true, r.time, ok), key, s.version, &made)
+	b.answer(b.own.Time, key, s.version, &made)
 }
 
 // answer sends a result to the task of the left row, nil where there is none.

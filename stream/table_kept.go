@@ -227,7 +227,7 @@ func (r *kept[K, V, A]) drop(hash uint64, encoded []byte, c *cell[A], at int64) 
 			return err
 		}
 	}
-	r.own.Time = at
+	r.own.Time, r.own.Offset, r.own.Origin = at, -1, 0
 	r.pushed(encoded, change[A]{old: &r.was, had: true, oldTime: before})
 	return r.t.Err()
 }

@@ -42,6 +42,7 @@ func toTable[K, V any](s Stream[K, V], kind string) Table[K, V] {
 		}
 		values := newCloner(cells.value)
 		r.apply = func(m *engine.Meta, c *cell[V], _ bool, v *V) bool {
+			r.own.Offset, r.own.Origin = m.Offset, m.Origin
 			if m.Deleted {
 				return false
 			}
