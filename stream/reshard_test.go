@@ -414,12 +414,6 @@ func TestWhatDoesNotMove(t *testing.T) {
 				return nil
 			}), mine).As("step")
 		}, `step "step-mine"`},
-		"changed": {func(g stream.Grouped[string, int]) {
-			g.Process(stream.ProcessFunc[string, int, struct{}, int](func(ctx *stream.Context[string, struct{}, int], v int) error {
-				ctx.Emit(v)
-				return nil
-			})).KeyBy(func(v int) int { return v }).MapAsync(stream.Async{}, times10Of).As("step")
-		}, "keeps the order of keys that were changed in the same task"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			build := func(tasks int) *stream.Topology {
@@ -440,7 +434,48 @@ func TestWhatDoesNotMove(t *testing.T) {
 	}
 }
 
-func times10Of(_ context.Context, v int) (int, error) { return v * 10, nil }
+// Calls that keep the order of keys which were changed in the task do not move while they are under way; once the
+// job has caught up none is, and the number of tasks is free.
+func TestCallsOfChangedKeysMoveOnceTheyAreOver(t *testing.T) {
+	ctx := t.Context()
+	in, out := topic.New[string, int]("in"), topic.New[int, int]("out")
+	var gate chan struct{}
+	build := func(tasks int) *stream.Topology {
+		app := stream.New("changed").Checkpoint(checkpoint.Every(2 * time.Millisecond)).Tasks(tasks)
+		app.Stream(in).Repartition(tasks).KeyBy(func(v int) int { return v % 2 }).MapAsync(stream.Async{}, func(ctx context.Context, v int) (int, error) {
+			select {
+			case <-gate:
+				return v, nil
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			}
+		}).As("step").To(out)
+		return app
+	}
+	n := openNode(t, vfs.NewMem())
+	gate = make(chan struct{})
+	job := n.start(t, build(2))
+	send(t, n, in, "a", "b", "c", "d")
+	require.Eventually(t, func() bool { return job.Lag() == 0 }, 10*time.Second, time.Millisecond)
+	require.NoError(t, job.Stop(ctx))
+	_, err := stream.Start(ctx, stream.Env{Plane: n.plane, Backend: state.Memory(), StateDir: "state"}, build(3))
+	require.ErrorContains(t, err, "keep the order of keys which were changed in the same task")
+	require.ErrorContains(t, err, "let the job CatchUp")
+	close(gate)
+	for _, tasks := range []int{2, 3, 1} {
+		job = n.start(t, build(tasks))
+		send(t, n, in, "a", "e")
+		require.NoError(t, job.CatchUp(ctx))
+		require.NoError(t, job.Stop(ctx))
+	}
+	total := 0
+	for r, err := range topic.ReadToEnd(ctx, n, out, topic.Start()) {
+		require.NoError(t, err)
+		total += r.Value
+	}
+	require.Equal(t, 10, total, "each call once")
+	require.NoError(t, n.plane.Close())
+}
 
 // State of a store that was not where its keys say, because it was not Keyed when it was written,
 // does not move: nothing is lost, and the number of tasks can stay.
