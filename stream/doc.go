@@ -52,8 +52,9 @@
 // A function that returns an error or panics ends the job with a Failure, unless OnError
 // of the topology or of the step says otherwise: Retry, Skip or DeadLetter. Records a
 // source cannot decode are treated alike. A row of a table for which a Filter, Map or GroupBy fails,
-// and a pair for which a join does, are passed over as if there were none. Failures of To, Peek,
-// EventTime, Combine and Watermarks always end the job.
+// and a pair for which a join does, are passed over as if there were none; the dead letter of a join is
+// a Pair. Topology.Replay and Stream.Replay have dead letters tried again. Failures of To, Peek,
+// Combine and Watermarks always end the job.
 //
 // # Time
 //

@@ -300,3 +300,21 @@ func TestPolicyFaults(t *testing.T) {
 	}
 	require.NotContains(t, err.Error(), "feed itself")
 }
+
+// A record of which EventTime cannot tell the time is one for the policy, and moves no watermark.
+func TestEventTimesThatFail(t *testing.T) {
+	in, out := topic.New[string, int]("in"), topic.New[window.Key[string], int64]("out")
+	app := stream.New("times").IdleAfter(-1)
+	app.Stream(in).EventTime(func(v int) time.Time { return at(int64(boom(v))) }).As("timed").OnError(stream.DeadLetter(deadTopic)).
+		GroupByKey().Window(window.Tumbling(10 * ms)).Count().To(out)
+	d := streamtest.New(t, app)
+	for i, v := range []int{1, 13, 2, 9} {
+		d.Input(in).SendAt(at(int64(1000+i)), "k", v)
+	}
+	require.Empty(t, d.Output(out).Records())
+	d.Crash()
+	d.Input(in).SendAt(at(2000), "k", 20)
+	require.Equal(t, []int64{3}, values(d.Output(out).Records()))
+	require.Equal(t, []string{"timed k 13 <nil>"}, lettersOf(d))
+	require.Equal(t, "1001", headersOf(d.Output(deadTopic).Records()[0])[stream.HeaderTime])
+}

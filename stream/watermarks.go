@@ -124,8 +124,13 @@ func (app *Topology) leastIdle() (least time.Duration) {
 // retime opens an EventTime: a clock of its own in each task.
 func retime[K, V any](s Stream[K, V], out *node[K, V], f func(V) time.Time) {
 	id := out.step.id
+	guards[K, V](out.step)
 	connect(s.n, out.step, func(o *opening) port[K, V] {
 		t, down := o.task, out.open(o)
+		timeOf := func(_ *engine.Meta, _ K, v *V) (int64, bool) { return f(*v).UnixMilli(), true }
+		if g := openGuard[K, V](o, out.step); g != nil {
+			timeOf = g.call(func(_ K, v *V) (int64, error) { return f(*v).UnixMilli(), nil })
+		}
 		settings := out.step.clock
 		clock, err := settings.open(out.step.app)
 		if err != nil {
@@ -148,7 +153,11 @@ func retime[K, V any](s Stream[K, V], out *node[K, V], f func(V) time.Time) {
 					return
 				}
 				was, wasTooFar := m.Time, m.TooFar
-				m.Time = f(*v).UnixMilli()
+				at, ok := timeOf(m, k, v)
+				if !ok {
+					return
+				}
+				m.Time = at
 				if err := future.Judge(m); err != nil {
 					t.Fail(id, err)
 					return
