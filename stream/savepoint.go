@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -185,6 +186,31 @@ func (s *Savepoint) Positions() (all []SourcePosition) {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
 	return all
+}
+
+// Dump writes what the savepoint holds as text, for people to read or compare: how far the input was read, and of each
+// shard of each state its entries, with keys and values as they are stored, quoted. A View gives the
+// rows of a table as values.
+func (s *Savepoint) Dump(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, "job %q at checkpoint %v\n", s.Job(), s.Checkpoint())
+	for _, p := range s.Positions() {
+		fmt.Fprintf(out, "read %s/%d up to %d\n", p.Topic, p.Partition, p.Offset)
+	}
+	for _, st := range s.index.stores {
+		for shard, blocks := range st.shards {
+			fmt.Fprintf(out, "state %s, shard %d of %d\n", st.name, shard, len(st.shards))
+			for e, err := range (savedShard{s.r, blocks}).entries(nil, nil) {
+				if err != nil {
+					return err
+				}
+				if key, ok := bytes.CutPrefix(e.Key, state.FirstValue()); ok { // no schema
+					fmt.Fprintf(out, "\t%q = %q\n", key, e.Value)
+				}
+			}
+		}
+	}
+	return out.Flush()
 }
 
 // View gives a view of a table, or of what a step keeps, which reads the state of the step in the

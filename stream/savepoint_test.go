@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -322,6 +323,24 @@ func TestReadSavepoint(t *testing.T) {
 	require.ErrorContains(t, err, "value map")
 	_, err = sp.View(same).Subscribe(ctx)
 	require.ErrorContains(t, err, "does not change")
+}
+
+// All state can be looked at as text.
+func TestDumpOfState(t *testing.T) {
+	in := topic.New[string, string]("in")
+	app := stream.New("dumped").Tasks(1)
+	g := app.Stream(in).GroupByKV(func(k, _ string) string { return k })
+	g.Reduce(func(a, b string) string { return a + b }).As("joined")
+	g.Count().As("counts")
+	d := streamtest.New(t, app)
+	d.Input(in).SendAt(at(1), "a", "x")
+	d.Input(in).SendAt(at(2), "b", "y")
+	d.Input(in).SendAt(at(3), "a", "z")
+	text := d.Dump()
+	for _, part := range []string{`job "dumped" at checkpoint 1/`, "read in/0 up to 3\n", "state counts, shard 0 of 1\n\t\"a\" = \"", "state joined, shard 0 of 1\n", "xz\"\n\t\"b\" = "} {
+		require.Contains(t, text, part)
+	}
+	require.Equal(t, 4, strings.Count(text, " = "))
 }
 
 // State that cannot move stays where it is: another number of tasks is refused, with the way

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -213,6 +214,16 @@ func (d *Driver) Savepoint() *stream.Savepoint {
 		d.tb.Fatalf("streamtest: %v", err)
 	}
 	return s
+}
+
+// Dump commits everything sent so far and gives all state as text, as Savepoint.Dump writes it.
+func (d *Driver) Dump() string {
+	d.tb.Helper()
+	var text strings.Builder
+	if err := d.Savepoint().Dump(&text); err != nil {
+		d.tb.Fatalf("streamtest: %v", err)
+	}
+	return text.String()
 }
 
 // Evolution is what became of the state of the job when it was started.
