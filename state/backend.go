@@ -21,7 +21,7 @@ var (
 // Backend opens the databases that stores are kept in.
 type Backend interface {
 	// Open opens the database in dir, creating it. A directory has one open
-	// database at a time.
+	// database at a time; those of several are opened concurrently.
 	Open(dir string) (DB, error)
 }
 

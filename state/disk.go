@@ -65,18 +65,13 @@ type diskBackend struct {
 	files  *pebble.FileCache
 }
 
+// Open may be called concurrently for several directories: most of its time it waits for the disk.
 func (b *diskBackend) Open(dir string) (DB, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.open == 0 {
-		b.blocks = pebble.NewCache(b.cacheBytes)
-		b.files = pebble.NewFileCache(4, openFiles)
-	}
-	b.open++
+	b.acquire()
 	db := &diskDB{backend: b, failing: make(chan struct{})}
 	var err error
 	if db.pebble, err = pebble.Open(dir, b.options(db)); err != nil {
-		b.releaseLocked()
+		b.release()
 		return nil, fmt.Errorf("state: open %s: %w (a store can be deleted: it is rebuilt from its changelog)", dir, err)
 	}
 	return db, nil
@@ -106,8 +101,21 @@ func (b *diskBackend) options(db *diskDB) *pebble.Options {
 	return o
 }
 
-// releaseLocked gives up one database's hold on the caches.
-func (b *diskBackend) releaseLocked() {
+// acquire takes hold of the caches for one more database.
+func (b *diskBackend) acquire() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open == 0 {
+		b.blocks = pebble.NewCache(b.cacheBytes)
+		b.files = pebble.NewFileCache(4, openFiles)
+	}
+	b.open++
+}
+
+// release gives up one database's hold on the caches.
+func (b *diskBackend) release() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.open--; b.open > 0 {
 		return
 	}
@@ -327,9 +335,7 @@ func (db *diskDB) Close() error {
 	db.closed = true
 	err := db.flushAndWait()
 	db.closeErr = errors.Join(err, db.pebble.Close())
-	db.backend.mu.Lock()
-	defer db.backend.mu.Unlock()
-	db.backend.releaseLocked()
+	db.backend.release()
 	return db.closeErr
 }
 

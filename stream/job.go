@@ -104,9 +104,13 @@ func Start(ctx context.Context, env Env, app *Topology) (*Job, error) {
 	if budget <= 0 {
 		budget = DefaultStateMemory
 	}
+	prepare := r.openDatabases
+	if env.Manual { // one thing after the other
+		prepare = nil
+	}
 	inner, err := engine.Start(ctx, engine.Options{
 		Name: app.name, Plane: env.Plane, Config: app.checkpoint, Budget: budget, Idleness: app.leastIdle(), Feeds: feeds,
-		Now: env.Now, Logger: env.Logger, Manual: env.Manual, Pick: env.Pick, Import: imports,
+		Now: env.Now, Logger: env.Logger, Manual: env.Manual, Pick: env.Pick, Import: imports, Prepare: prepare,
 		StepName: func(id int) (string, string) {
 			if id < 0 || id >= len(app.steps) {
 				return "engine", ""
@@ -114,6 +118,9 @@ func Start(ctx context.Context, env Env, app *Topology) (*Job, error) {
 			return app.steps[id].label(), app.steps[id].line
 		},
 	}, specs)
+	if closing := r.closeDatabases(); closing != nil {
+		env.Logger.Warn("stream: a database that no task needs does not close", "job", app.name, "error", closing)
+	}
 	if err != nil {
 		return nil, r.evolved.unreadable(app, err)
 	}

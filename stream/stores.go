@@ -7,7 +7,10 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/stream/internal/engine"
@@ -149,11 +152,7 @@ func (r *run) openStore(t *engine.Task, d *storeDecl) (*openStored, error) {
 	if err != nil {
 		return nil, err
 	}
-	backend := r.env.Backend
-	if d.backend != nil {
-		backend = d.backend
-	}
-	db, err := backend.Open(r.storeDir(d, r.moves[d], t.ID.Shard))
+	db, err := r.openDatabase(d, t.ID.Shard)
 	if err != nil {
 		return nil, err
 	}
@@ -167,4 +166,70 @@ func (r *run) openStore(t *engine.Task, d *storeDecl) (*openStored, error) {
 		return nil, errors.Join(err, store.Close(), db.Close())
 	}
 	return &openStored{store, t.AddStore(d.step.id, store, db, tp, writer, end)}, nil
+}
+
+// database is one that was opened before its task.
+type database struct {
+	db  state.DB
+	err error
+}
+
+// databasesAtOnce is how many databases of a job are opened at a time: it is the disk that is
+// waited for.
+const databasesAtOnce = 16
+
+// openDatabases opens those of all tasks, before the tasks are opened one by one. What fails, fails when
+// its task asks for it.
+func (r *run) openDatabases() {
+	r.databases = make(map[string]database)
+	var (
+		mu    sync.Mutex // guards r.databases
+		group errgroup.Group
+	)
+	group.SetLimit(databasesAtOnce)
+	for _, st := range r.stages {
+		for _, d := range st.stores {
+			for shard := range st.tasks {
+				group.Go(func() error {
+					dir := r.storeDir(d, r.moves[d], shard)
+					db, err := r.backendOf(d).Open(dir)
+					mu.Lock()
+					defer mu.Unlock()
+					r.databases[dir] = database{db, err}
+					return nil
+				})
+			}
+		}
+	}
+	_ = group.Wait()
+}
+
+// openDatabase opens the database of a store in a shard, or takes over what openDatabases has
+// opened.
+func (r *run) openDatabase(d *storeDecl, shard int) (state.DB, error) {
+	dir := r.storeDir(d, r.moves[d], shard)
+	if opened, ok := r.databases[dir]; ok {
+		delete(r.databases, dir)
+		return opened.db, opened.err
+	}
+	return r.backendOf(d).Open(dir)
+}
+
+// closeDatabases closes those that no task has taken over.
+func (r *run) closeDatabases() (err error) {
+	for _, opened := range r.databases {
+		if opened.err == nil {
+			err = errors.Join(err, opened.db.Close())
+		}
+	}
+	r.databases = nil
+	return err
+}
+
+// backendOf is where the databases of a store are.
+func (r *run) backendOf(d *storeDecl) state.Backend {
+	if d.backend != nil {
+		return d.backend
+	}
+	return r.env.Backend
 }

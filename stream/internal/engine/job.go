@@ -66,6 +66,7 @@ type Options struct {
 	Feeds    []*Feed // of the sources it reads
 	Manual   bool    // no goroutines: Step and Trigger are called from outside
 	Import   *Import // nil where the job begins without state
+	Prepare  func()  // called before the tasks are opened, unless it is nil
 
 	// Pick chooses one of n in a manual job, where what comes next is free: the task that
 	// works, the call that returns. Nil lets all tasks work in turn, and takes the first call.
@@ -239,6 +240,9 @@ func (j *Job) begin(ctx context.Context, specs []TaskSpec) error {
 }
 
 func (j *Job) openTasks(specs []TaskSpec) error {
+	if j.o.Prepare != nil {
+		j.o.Prepare()
+	}
 	id, _ := j.session.Restored()
 	j.first = j.session.Next()
 	j.completed.Store(j.first - 1)
