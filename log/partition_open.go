@@ -682,7 +682,7 @@ func (s *segment) repair(off Offset) error {
 
 // rewrite writes the batches from off on once more. After a sync that failed, the
 // operating system may hold pages for clean that never reached the disk; a sync
-// alone would not write them.
+// alone would not write them. By calls: no page is mapped yet, and each would cost a fault.
 func (s *segment) rewrite(off Offset) error {
 	end := s.end.Load()
 	at, err := s.seek(off, end)
@@ -692,7 +692,7 @@ func (s *segment) rewrite(off Offset) error {
 	buffer := make([]byte, min(end-at, 256<<10))
 	for at < end {
 		n := copy(buffer, s.data[at:end])
-		if err := s.mapping.Write(at, buffer[:n]); err != nil {
+		if err := s.mapping.WriteCall(at, buffer[:n]); err != nil {
 			return err
 		}
 		at += int64(n)
