@@ -23,7 +23,8 @@ var numbers = topic.New[string, int]("numbers")
 // fillNumbers sends [from, to) to one partition each by number modulo partitions.
 func fillNumbers(t *testing.T, n *thalweg.Node, top topic.Topic[string, int], from, to int) {
 	t.Helper()
-	p, err := n.Producer(top.PartitionBy(func(k string, n int) int { i, _ := strconv.Atoi(k); return i % n }))
+	// With a linger that no load outlasts few records are one batch, which one poll gives.
+	p, err := n.ProducerWith(top.PartitionBy(func(k string, n int) int { i, _ := strconv.Atoi(k); return i % n }), topic.ProducerOptions{Linger: time.Hour})
 	require.NoError(t, err)
 	for i := from; i < to; i++ {
 		require.NoError(t, p.Queue(t.Context(), strconv.Itoa(i), i))
