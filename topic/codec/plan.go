@@ -204,7 +204,13 @@ func (o *op) maxElems() uint64 {
 
 // noescape hides p from escape analysis, which gives up at the calls inside a
 // plan and would move every value to the heap. The caller sees to it that
-// nothing keeps p after the call: only plans that are plain get such a pointer.
+// nothing keeps p after the call: only plans that are plain get such a pointer. While the
+// address is a number the stack must not move, so there is no call in between, not even one of
+// the race detector's.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
 func noescape(p unsafe.Pointer) unsafe.Pointer {
 	x := uintptr(p)
 	return *(*unsafe.Pointer)(unsafe.Pointer(&x))
