@@ -44,7 +44,8 @@ func (g *grouping[K, V]) combine() *engine.Combine[V] {
 	if w.emit != window.OnClose || w.spec.IsProcessingTime() || !w.counts && g.fold == nil || !w.step.policy().fails() {
 		return nil
 	}
-	if slices.ContainsFunc(g.step.outputs, func(out *step) bool { return out != w.step && out.kind != "late" }) {
+	// Whoever reads late records, too: behind a sender that was idle they are, whatever its watermark.
+	if slices.ContainsFunc(g.step.outputs, func(out *step) bool { return out != w.step }) {
 		return nil
 	}
 	c := &engine.Combine[V]{Pane: paneOf(w.spec), Closes: func(at int64) int64 {

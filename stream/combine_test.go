@@ -100,3 +100,52 @@ func TestCombineIsTheSameHoweverItRuns(t *testing.T) {
 		})
 	}
 }
+
+// What a sender that was idle sends may be late though its own watermark is behind: each record
+// goes to the late side as it came, and counts as one where nobody reads that.
+func TestLateBehindAnIdleSenderIsNotPutTogether(t *testing.T) {
+	in := topic.New[string, int]("in").Partitions(2)
+	key := func(partition int) string {
+		for i := 0; ; i++ {
+			if k := fmt.Sprint("k", i); topic.Partition([]byte(k), 2) == partition {
+				return k
+			}
+		}
+	}
+	for _, reads := range []bool{true, false} {
+		out, late := topic.New[window.Key[int], int64]("out"), topic.New[string, int]("late")
+		app := stream.New("resumes").IdleAfter(time.Second)
+		w := app.Stream(in).GroupBy(func(int) int { return 1 }).Window(window.Tumbling(100 * ms))
+		w.Count().As("made").To(out)
+		if reads {
+			w.Late().KeyBy(func(v int) string { return fmt.Sprint(v) }).To(late)
+		}
+		d := streamtest.New(t, app)
+		send := d.Input(in)
+		send.SendAt(at(0), key(0), 1)
+		send.SendAt(at(0), key(1), 2)
+		d.Process()
+		d.Advance(2 * time.Second)
+		send.SendAt(at(10_000), key(1), 3)
+		d.Process()
+		for v := 4; v < 7; v++ {
+			send.SendAt(at(1), key(0), v)
+		}
+		d.Process()
+		d.Checkpoint()
+		counted := int64(0)
+		for _, task := range d.Status().Tasks {
+			counted += task.Late
+		}
+		if !reads {
+			require.EqualValues(t, 3, counted)
+			continue
+		}
+		require.Zero(t, counted)
+		var values []int
+		for _, r := range d.Output(late).Records() {
+			values = append(values, r.Value)
+		}
+		require.ElementsMatch(t, []int{4, 5, 6}, values)
+	}
+}

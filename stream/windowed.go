@@ -204,7 +204,7 @@ func (a *windowing[K, V, WK, A]) push(m *engine.Meta, hash uint64, key []byte, v
 	}
 	if m.TooFar || a.spec.Late(m.Time, a.watermark) {
 		if a.countLate {
-			a.t.Counters().Late++
+			a.t.Counters().Late += 1 + int64(m.More)
 		}
 		return
 	}
