@@ -47,7 +47,7 @@ func decodeCheckpoint(b []byte, fields int) ([][]string, error) {
 		return nil, errors.New("the last line is cut off")
 	}
 	lines := strings.Split(text, "\n")
-	version, err := strconv.Atoi(lines[0])
+	version, err := parseNumber(lines[0], 32)
 	if err != nil {
 		return nil, fmt.Errorf("line 1 is %.32q, expected a format version", lines[0])
 	}
@@ -153,7 +153,7 @@ func decodeCleanStops(b []byte) (map[TopicPartition]cleanStop, error) {
 		end, err1 := parseNumber(entry[2], 64)
 		epoch, err2 := parseNumber(entry[3], 32)
 		_, twice := stops[tp]
-		if err1 != nil || err2 != nil || end < 0 || twice {
+		if err1 != nil || err2 != nil || LeaderEpoch(epoch) == endOfEpochs || end < 0 || twice {
 			return nil, fmt.Errorf("line %d: %.64q is no clean stop", i+3, strings.Join(entry, " "))
 		}
 		stops[tp] = cleanStop{End: Offset(end), Epoch: LeaderEpoch(epoch)}

@@ -99,6 +99,9 @@ func decodeEpochs(b []byte) (epochs, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", i+3, err)
 		}
+		if LeaderEpoch(epoch) == endOfEpochs {
+			return nil, fmt.Errorf("line %d: no epoch comes after %d", i+3, epoch)
+		}
 		start, err := parseNumber(entry[1], 64)
 		if err != nil || start < 0 {
 			return nil, fmt.Errorf("line %d: %.32q is no offset", i+3, entry[1])

@@ -355,6 +355,9 @@ func (o *opening) scanSegment(s *segment, last bool) (scanned, error) {
 // epoch file. The file is durable before the first batch of an epoch is written,
 // so one of them is damaged when they disagree. Which one, the bytes do not tell.
 func (o *opening) checkEpoch(s *segment, at int64, b *Batch) error {
+	if err := notTheEnd(b); err != nil {
+		return &CorruptionError{File: s.name(logSuffix), Position: at, Offset: b.Base, Cause: err}
+	}
 	if !o.hasEpoch || b.Epoch > o.newest {
 		o.newest, o.hasEpoch = b.Epoch, true
 	}
@@ -452,6 +455,9 @@ func (o *opening) settleEpochs() error {
 		known = nil
 		for _, s := range o.segments {
 			err := s.eachBatch(s.base, func(b *Batch) error {
+				if err := notTheEnd(b); err != nil {
+					return err
+				}
 				if last, ok := known.last(); ok && b.Epoch < last {
 					return fmt.Errorf("%w: leader epoch is %d, that of an earlier batch %d", ErrInvalidBatch, b.Epoch, last)
 				}
@@ -476,6 +482,14 @@ func (o *opening) settleEpochs() error {
 		// What this node wrote last may be gone: the same offsets must not mean
 		// other records under the same epoch.
 		o.epoch = o.newest + 1
+	}
+	return nil
+}
+
+// notTheEnd returns why a batch's epoch cannot be one.
+func notTheEnd(b *Batch) error {
+	if b.Epoch == endOfEpochs {
+		return fmt.Errorf("%w: no leader epoch comes after %d", ErrInvalidBatch, b.Epoch)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package log
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -12,6 +13,9 @@ type Offset int64
 // LeaderEpoch numbers a leader's reign over a partition; on one node it grows
 // at every start that follows an unclean stop.
 type LeaderEpoch int32
+
+// endOfEpochs is no epoch that anything is written in, since none comes after it.
+const endOfEpochs LeaderEpoch = math.MaxInt32
 
 // ProducerID names the writer of a batch. Ids come in blocks, each with one owner.
 type ProducerID int64
