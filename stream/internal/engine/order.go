@@ -39,6 +39,14 @@ type ordered interface {
 	lane(lane int) heldLane
 }
 
+// laneBound is what a lane without a record says of the next one.
+type laneBound struct {
+	in    ordered
+	lane  int
+	place int   // among all lanes of the task
+	time  int64 // none before it is to come
+}
+
 // pollInOrder does a bounded piece of work on the inputs of an ordered task.
 func (t *Task) pollInOrder() (worked bool) {
 	for left := sourceRecords; left > 0 && t.err == nil && t.pausing == 0; {
@@ -65,7 +73,7 @@ func (t *Task) pollInOrder() (worked bool) {
 func (t *Task) earliest() (in ordered, lane int, limit int64, again bool) {
 	var best int64
 	place, at := 0, 0
-	t.awaited = t.awaited[:0]
+	t.awaited, t.bounds = t.awaited[:0], t.bounds[:0]
 	limit = math.MaxInt64 // that other lanes set for the best one
 	for _, input := range t.inputs {
 		o := input.(ordered)
@@ -87,6 +95,8 @@ func (t *Task) earliest() (in ordered, lane int, limit int64, again bool) {
 				in, lane, best, at = o, i, time, place
 			case kind == headRecord:
 				limit = min(limit, time)
+			case kind == headBound:
+				t.bounds = append(t.bounds, laneBound{o, i, place, time})
 			}
 		}
 	}
@@ -94,23 +104,15 @@ func (t *Task) earliest() (in ordered, lane int, limit int64, again bool) {
 		return nil, 0, 0, false
 	}
 	// A lane without a record holds the best back at its bound; one that comes before
-	// it in order also at the very time.
-	place = 0
-	for _, input := range t.inputs {
-		o := input.(ordered)
-		for i := range o.width() {
-			place++
-			bound, kind := o.head(i)
-			if kind != headBound {
-				continue
-			}
-			if place < at && bound != math.MinInt64 {
-				bound--
-			}
-			limit = min(limit, bound)
-			if bound < best {
-				t.awaited = append(t.awaited, o.lane(i))
-			}
+	// it in order also at the very time. What came on it since it was asked has its turn later.
+	for _, b := range t.bounds {
+		bound := b.time
+		if b.place < at && bound != math.MinInt64 {
+			bound--
+		}
+		limit = min(limit, bound)
+		if bound < best {
+			t.awaited = append(t.awaited, b.in.lane(b.lane))
 		}
 	}
 	if best > limit {

@@ -32,14 +32,15 @@ type Task struct {
 	injected atomic.Int64  // newest barrier the coordinator injected; written by Hooks.Barrier
 
 	inputs    []input
-	globals   []*global  // topics it reads as a whole
-	lanes     int        // lanes of all receivers
-	timeless  []int      // lanes that bring no event time
-	sources   int        // inputs that are sources
-	inOrder   bool       // takes what its inputs have by event time
-	awaited   []heldLane // by what it has of other inputs, in order
-	stalled   bool       // at its memory budget, and so not reading
-	delivers  bool       // its input is a Delivery
+	globals   []*global   // topics it reads as a whole
+	lanes     int         // lanes of all receivers
+	timeless  []int       // lanes that bring no event time
+	sources   int         // inputs that are sources
+	inOrder   bool        // takes what its inputs have by event time
+	awaited   []heldLane  // by what it has of other inputs, in order
+	bounds    []laneBound // scratch of earliest
+	stalled   bool        // at its memory budget, and so not reading
+	delivers  bool        // its input is a Delivery
 	aligner   *checkpoint.Aligner
 	merge     *window.Merge
 	watermark int64 // of the task, where it has lanes; never goes back, whatever lanes a run has
