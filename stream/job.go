@@ -104,7 +104,7 @@ func Start(ctx context.Context, env Env, app *Topology) (*Job, error) {
 	if budget <= 0 {
 		budget = DefaultStateMemory
 	}
-	prepare := r.openDatabases
+	prepare := r.makeAllReady
 	if env.Manual { // one thing after the other
 		prepare = nil
 	}
@@ -118,8 +118,8 @@ func Start(ctx context.Context, env Env, app *Topology) (*Job, error) {
 			return app.steps[id].label(), app.steps[id].line
 		},
 	}, specs)
-	if closing := r.closeDatabases(); closing != nil {
-		env.Logger.Warn("stream: a database that no task needs does not close", "job", app.name, "error", closing)
+	if closing := r.closeStores(); closing != nil {
+		env.Logger.Warn("stream: a store that no task needs does not close", "job", app.name, "error", closing)
 	}
 	if err != nil {
 		return nil, r.evolved.unreadable(app, err)

@@ -326,8 +326,8 @@ type run struct {
 	first     map[*step]map[string]int // for a grouping: by stage, the number of its first sender
 	stops     map[topic.TopicPartition]topic.LogOffset
 	feeds     map[*source]*engine.Feed
-	databases map[string]database // opened and not taken over by a task yet, by directory
-	sync      syncPolicy          // of what is declared to be written
+	ready     map[topic.TopicPartition]readyStore // not taken by a task yet, by changelog
+	sync      syncPolicy                          // of what is declared to be written
 	evolved   Evolution
 }
 

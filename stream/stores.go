@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/thalweg/thalweg/checkpoint"
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/stream/internal/engine"
 	"github.com/thalweg/thalweg/topic"
@@ -144,58 +146,75 @@ func (o *opening) openStore(d *storeDecl) *openStored {
 
 func (r *run) openStore(t *engine.Task, d *storeDecl) (*openStored, error) {
 	tp := topic.TopicPartition{Topic: r.changelog(d), Partition: topic.PartitionID(t.ID.Shard)}
-	changelog, err := r.env.Plane.Log().Partition(tp)
-	if err != nil {
-		return nil, err
-	}
 	writer, err := t.OpenChangelog(tp)
 	if err != nil {
 		return nil, err
 	}
-	db, err := r.openDatabase(d, t.ID.Shard)
+	id, end := t.RestoreTo(tp)
+	st := r.takeStore(d, tp, id, end)
+	if st.err != nil {
+		return nil, st.err
+	}
+	return &openStored{st.store, t.AddStore(d.step.id, st.store, st.db, tp, writer, end)}, nil
+}
+
+// readyStore is a store that is at the checkpoint the attempt starts from, or why there is none.
+type readyStore struct {
+	db    state.DB
+	store *state.Store
+	err   error
+}
+
+// makeReady opens a shard's store and brings it to a checkpoint, which ends its changelog at end. Where
+// catching is set, no more stores are brought forward at a time than it has room for.
+func (r *run) makeReady(d *storeDecl, tp topic.TopicPartition, id checkpoint.ID, end topic.LogPosition, catching chan struct{}) readyStore {
+	changelog, err := r.env.Plane.Log().Partition(tp)
 	if err != nil {
-		return nil, err
+		return readyStore{err: err}
+	}
+	db, err := r.backendOf(d).Open(r.storeDir(d, r.moves[d], int(tp.Partition)))
+	if err != nil {
+		return readyStore{err: err}
 	}
 	store, err := state.OpenStore(state.StoreOptions{DB: db, Changelog: changelog, Cache: r.env.Cache,
 		Name: tp.String(), Manual: r.env.Manual, Logger: r.env.Logger})
 	if err != nil {
-		return nil, errors.Join(err, db.Close())
+		return readyStore{err: errors.Join(err, db.Close())}
 	}
-	id, end := t.RestoreTo(tp)
+	if catching != nil {
+		catching <- struct{}{}
+		defer func() { <-catching }()
+	}
 	if err := store.CatchUp(context.Background(), state.Mark{Attempt: id.Attempt, N: id.N, End: end}); err != nil {
-		return nil, errors.Join(err, store.Close(), db.Close())
+		return readyStore{err: errors.Join(err, store.Close(), db.Close())}
 	}
-	return &openStored{store, t.AddStore(d.step.id, store, db, tp, writer, end)}, nil
+	return readyStore{db: db, store: store}
 }
 
-// database is one that was opened before its task.
-type database struct {
-	db  state.DB
-	err error
-}
-
-// databasesAtOnce is how many databases of a job are opened at a time: it is the disk that is
+// storesAtOnce is how many stores of a job are opened at a time: it is the disk that is
 // waited for.
-const databasesAtOnce = 16
+const storesAtOnce = 16
 
-// openDatabases opens those of all tasks, before the tasks are opened one by one. What fails, fails when
-// its task asks for it.
-func (r *run) openDatabases() {
-	r.databases = make(map[string]database)
+// makeAllReady opens those of all tasks and brings them to the checkpoint that the attempt starts
+// from, before the tasks are opened one by one. What fails, fails when its task asks for it.
+func (r *run) makeAllReady(restoreTo func(checkpoint.TaskID, topic.TopicPartition) (checkpoint.ID, topic.LogPosition)) {
+	r.ready = make(map[topic.TopicPartition]readyStore)
 	var (
-		mu    sync.Mutex // guards r.databases
-		group errgroup.Group
+		mu       sync.Mutex // guards r.ready
+		group    errgroup.Group
+		catching = make(chan struct{}, runtime.GOMAXPROCS(0)) // it is the processor that is waited for
 	)
-	group.SetLimit(databasesAtOnce)
+	group.SetLimit(storesAtOnce)
 	for _, st := range r.stages {
 		for _, d := range st.stores {
 			for shard := range st.tasks {
+				tp := topic.TopicPartition{Topic: r.changelog(d), Partition: topic.PartitionID(shard)}
+				id, end := restoreTo(checkpoint.TaskID{Stage: st.name, Shard: shard}, tp)
 				group.Go(func() error {
-					dir := r.storeDir(d, r.moves[d], shard)
-					db, err := r.backendOf(d).Open(dir)
+					ready := r.makeReady(d, tp, id, end, catching)
 					mu.Lock()
 					defer mu.Unlock()
-					r.databases[dir] = database{db, err}
+					r.ready[tp] = ready
 					return nil
 				})
 			}
@@ -204,25 +223,23 @@ func (r *run) openDatabases() {
 	_ = group.Wait()
 }
 
-// openDatabase opens the database of a store in a shard, or takes over what openDatabases has
-// opened.
-func (r *run) openDatabase(d *storeDecl, shard int) (state.DB, error) {
-	dir := r.storeDir(d, r.moves[d], shard)
-	if opened, ok := r.databases[dir]; ok {
-		delete(r.databases, dir)
-		return opened.db, opened.err
+// takeStore gives a task the store that makeAllReady has made ready for it, or makes it ready.
+func (r *run) takeStore(d *storeDecl, tp topic.TopicPartition, id checkpoint.ID, end topic.LogPosition) readyStore {
+	if ready, ok := r.ready[tp]; ok {
+		delete(r.ready, tp)
+		return ready
 	}
-	return r.backendOf(d).Open(dir)
+	return r.makeReady(d, tp, id, end, nil)
 }
 
-// closeDatabases closes those that no task has taken over.
-func (r *run) closeDatabases() (err error) {
-	for _, opened := range r.databases {
-		if opened.err == nil {
-			err = errors.Join(err, opened.db.Close())
+// closeStores closes those that no task has taken.
+func (r *run) closeStores() (err error) {
+	for _, ready := range r.ready {
+		if ready.err == nil {
+			err = errors.Join(err, ready.store.Close(), ready.db.Close())
 		}
 	}
-	r.databases = nil
+	r.ready = nil
 	return err
 }
 

@@ -66,7 +66,8 @@ type Options struct {
 	Feeds    []*Feed // of the sources it reads
 	Manual   bool    // no goroutines: Step and Trigger are called from outside
 	Import   *Import // nil where the job begins without state
-	Prepare  func()  // called before the tasks are opened, unless it is nil
+	// Prepare is called before the tasks are opened, unless it is nil, with what Task.RestoreTo will tell.
+	Prepare func(restoreTo func(checkpoint.TaskID, topic.TopicPartition) (checkpoint.ID, topic.LogPosition))
 
 	// Pick chooses one of n in a manual job, where what comes next is free: the task that
 	// works, the call that returns. Nil lets all tasks work in turn, and takes the first call.
@@ -241,7 +242,7 @@ func (j *Job) begin(ctx context.Context, specs []TaskSpec) error {
 
 func (j *Job) openTasks(specs []TaskSpec) error {
 	if j.o.Prepare != nil {
-		j.o.Prepare()
+		j.o.Prepare(j.restoreTo)
 	}
 	id, _ := j.session.Restored()
 	j.first = j.session.Next()
@@ -386,16 +387,20 @@ func (j *Job) has(id checkpoint.TaskID) bool {
 // RestoreTo is how far the changelog of a step goes in the checkpoint the attempt starts
 // from, whichever task wrote it.
 func (t *Task) RestoreTo(changelog topic.TopicPartition) (id checkpoint.ID, end topic.LogPosition) {
-	if r, ok := t.job.begun[t.ID]; ok && t.job.imported {
+	return t.job.restoreTo(t.ID, changelog)
+}
+
+func (j *Job) restoreTo(task checkpoint.TaskID, changelog topic.TopicPartition) (id checkpoint.ID, end topic.LogPosition) {
+	if r, ok := j.begun[task]; ok && j.imported {
 		for _, c := range r.Changelogs {
 			if c.Partition == changelog {
-				return t.job.Last().ID, c.End
+				return j.Last().ID, c.End
 			}
 		}
-		return t.job.Last().ID, topic.LogPosition{}
+		return j.Last().ID, topic.LogPosition{}
 	}
-	id, _ = t.job.session.Restored()
-	_, end, _ = t.job.session.RestoredChangelog(changelog)
+	id, _ = j.session.Restored()
+	_, end, _ = j.session.RestoredChangelog(changelog)
 	return id, end
 }
 
