@@ -150,8 +150,8 @@ func TestInputsAreReadInOrderUnderLoad(t *testing.T) {
 			want := j.want(t, n)
 			require.Len(t, want, 20_000)
 			found, unordered := j.run(t, n)
-			require.Equal(t, want, found)
 			require.Zero(t, unordered)
+			require.Equal(t, want, found)
 			require.NoError(t, n.plane.Close())
 		})
 	}

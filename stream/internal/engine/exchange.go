@@ -159,6 +159,7 @@ type lane[V any] struct {
 	queue    []*laneBatch[V]
 	free     []*laneBatch[V]
 	made     int
+	queued   int   // records in queue
 	extra    int   // batches beyond laneCredits, to get out of a circle
 	letGo    bool  // there may be no more of them: the sender has to let its other lanes go
 	sender   *Task // to be woken when credit returns
@@ -171,6 +172,7 @@ func newLane[V any]() *lane[V] { return &lane[V]{credit: make(chan struct{}, 1)}
 func (l *lane[V]) send(b *laneBatch[V]) {
 	l.mu.Lock()
 	l.queue = append(l.queue, b)
+	l.queued += len(b.records)
 	l.mu.Unlock()
 	l.receiver.Signal()
 }
@@ -185,6 +187,7 @@ func (l *lane[V]) receive() *laneBatch[V] {
 	copy(l.queue, l.queue[1:])
 	l.queue[len(l.queue)-1] = nil
 	l.queue = l.queue[:len(l.queue)-1]
+	l.queued -= len(b.records)
 	return b
 }
 
@@ -226,7 +229,7 @@ func (l *lane[V]) hasCredit() bool {
 // relieve gives the lane one more credit, or has its sender let other lanes go.
 func (l *lane[V]) relieve() {
 	l.mu.Lock()
-	if l.extra < maxExtra {
+	if l.extra < maxExtra || l.extra < maxExtraSmall && l.queued < maxExtra*batchRecords {
 		l.extra++
 	} else {
 		l.letGo = true

@@ -10,12 +10,17 @@ import "sync"
 // The tasks of a job with ordered ones therefore note what they wait for before they do.
 // Who closes a circle gives the senders in it credit beyond the usual, a batch at a time:
 // what the others wait for may be behind what the lane has no room for. That ends when
-// lanes hold maxExtra batches more, which is when keys are spread so that a lane gets
+// lanes hold maxExtra batches more (as many records as these have room for, where checkpoints
+// or a slow input make small ones), which is when keys are spread so that a lane gets
 // nothing for very long, and time says nothing either: then the senders let the tasks behind
 // their other lanes go on without them, and count it.
 
-// maxExtra bounds the batches beyond its credits that a lane may hold.
-const maxExtra = 64
+// maxExtra and maxExtraSmall bound the batches beyond its credits that a lane may hold, full
+// ones and all.
+const (
+	maxExtra      = 64
+	maxExtraSmall = 16 * maxExtra
+)
 
 // waits knows what the tasks of a job wait for.
 type waits struct {
