@@ -92,6 +92,8 @@ func (b *diskBackend) options(db *diskDB) *pebble.Options {
 		EventListener: &pebble.EventListener{
 			BackgroundError: db.fail,
 			DataCorruption:  func(info pebble.DataCorruptionInfo) { db.fail(errors.New(info.String())) },
+			FlushEnd:        func(pebble.FlushInfo) { db.lookup.moved() },
+			CompactionEnd:   func(pebble.CompactionInfo) { db.lookup.moved() },
 		},
 	}
 	for i := range o.Levels {
@@ -128,6 +130,7 @@ func (b *diskBackend) release() {
 type diskDB struct {
 	backend *diskBackend
 	pebble  *pebble.DB
+	lookup  lookup
 
 	failMu  sync.Mutex
 	failure error         // first failed write; set once, under failMu
@@ -161,7 +164,7 @@ func (db *diskDB) Get(key []byte) ([]byte, bool, error) {
 	if db.closed {
 		return nil, false, ErrClosed
 	}
-	return getFrom(db.pebble, key)
+	return db.lookup.get(db.pebble, key)
 }
 
 func (db *diskDB) Range(lo, hi []byte) iter.Seq2[Entry, error] {
@@ -263,7 +266,9 @@ func (db *diskDB) Apply(b Batch) error {
 			return err
 		}
 	}
-	return pb.Commit(pebble.NoSync)
+	err := pb.Commit(pebble.NoSync)
+	db.lookup.applied()
+	return err
 }
 
 // clear adds the removal of every key there is to pb. Later operations of the
@@ -334,7 +339,7 @@ func (db *diskDB) Close() error {
 	}
 	db.closed = true
 	err := db.flushAndWait()
-	db.closeErr = errors.Join(err, db.pebble.Close())
+	db.closeErr = errors.Join(err, db.lookup.close(), db.pebble.Close())
 	db.backend.release()
 	return db.closeErr
 }
